@@ -99,6 +99,12 @@ ABSL_FLAG(
     "session that can do without its worker is written there, with its device memory, and its "
     "client waits; a server that starts with the same folder goes on with it. The files are not "
     "encrypted. Needs --swap_host. Empty for none: sessions end with their server.");
+ABSL_FLAG(
+    std::string, programs_dir, "",
+    "The folder of vetted programs, which `warpline program add` fills. A session with the right "
+    "to "
+    "launch and without the right to load may load and run these programs, and no other code. "
+    "Empty for none.");
 ABSL_FLAG(double, memory_overcommit, 1,
           "Sessions may have so many times a device's memory together, up to 16, such as 1.5. What "
           "does not fit is in the memory of --swap_host meanwhile: sessions without work leave the "
@@ -421,6 +427,7 @@ absl::StatusOr<DeviceOptions> Device() {
     return absl::InvalidArgumentError(
         "--swap_dir needs --swap_host, the host's memory on the way from the devices to files");
   }
+  options.programs_dir = absl::GetFlag(FLAGS_programs_dir);
   options.saved_sessions = absl::GetFlag(FLAGS_saved_sessions);
   if (!options.saved_sessions.empty() && options.swap_bytes == 0) {
     return absl::InvalidArgumentError(

@@ -196,6 +196,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   options.session.server_name = server_name;
   options.modules = OpenModuleStore(from.modules);
   options.session.resume_timeout = from.sessions.resume_timeout;
+  options.session.programs = std::make_shared<ProgramBook>(from.device.programs_dir);
   options.session.unix_socket = UnixSocket(from.listen.addresses);
   if (from.listen.shm) options.session.shm_name = NewShmName();
   return options;

@@ -66,13 +66,15 @@ constexpr VerbInfo kVerbs[] = {
      "dir:text follow json verify anchor:text scheduler:text server:text since:text session:number "
      "tenant:text event:text"},
     {"policy", Verb::kPolicy, "endpoint:text name:text swap json"},
+    {"program", Verb::kProgram, "dir:text json"},
     {"trace", Verb::kTrace, "endpoint:text seconds:number output:text"},
 };
 
 struct ActionInfo {
   Verb verb;
   const char* name;
-  bool named;  // Takes a name.
+  bool named;          // Takes a name.
+  bool files = false;  // Takes files, at least one, behind the name.
 };
 
 constexpr ActionInfo kActions[] = {
@@ -87,7 +89,8 @@ constexpr ActionInfo kActions[] = {
     {Verb::kServers, "drain", true},    {Verb::kPolicy, "load", true},
     {Verb::kPolicy, "check", true},     {Verb::kPolicy, "swap", true},
     {Verb::kPolicy, "rollback", false}, {Verb::kPolicy, "remove", true},
-    {Verb::kPolicy, "list", false},
+    {Verb::kPolicy, "list", false},     {Verb::kProgram, "add", true, true},
+    {Verb::kProgram, "list", false},    {Verb::kProgram, "remove", true},
 };
 
 // The words with which a verb that has actions names its object, and its actions.
@@ -106,6 +109,8 @@ ActionWords WordsOf(Verb verb) {
       return {"server", "add, renew, remove, cordon, uncordon, drain or list"};
     case Verb::kPolicy:
       return {"policy", "list, load, check, swap, rollback or remove"};
+    case Verb::kProgram:
+      return {"program", "add, list or remove"};
     default:
       return {"lease", "list or revoke"};
   }
@@ -243,8 +248,8 @@ bool ActsOnSessions(Verb verb) {
 }
 
 absl::Status TakeAction(CommandLine* line) {
-  const bool lists =
-      line->verb == Verb::kServers || line->verb == Verb::kPolicy || line->verb == Verb::kSlice;
+  const bool lists = line->verb == Verb::kServers || line->verb == Verb::kPolicy ||
+                     line->verb == Verb::kSlice || line->verb == Verb::kProgram;
   if (lists && line->rest.empty()) line->rest.push_back("list");
   const ActionInfo* found = nullptr;
   for (const ActionInfo& action : kActions) {
@@ -262,6 +267,10 @@ absl::Status TakeAction(CommandLine* line) {
   line->rest.erase(line->rest.begin());
   if (found->named && line->rest.empty()) {
     return Wrong("no ", WordsOf(line->verb).thing, " named");
+  }
+  if (found->files) {
+    if (line->rest.size() < 2) return Wrong("expected a file behind \"", line->rest[0], "\"");
+    return absl::OkStatus();
   }
   const size_t most = found->named ? 1 : 0;
   if (line->rest.size() > most) return Wrong("unexpected argument \"", line->rest[most], "\"");
@@ -330,7 +339,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   const bool takes_session = ActsOnSessions(line.verb) && line.rest.size() == 1;
   const bool takes_command = line.verb == Verb::kHelp && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers ||
-      line.verb == Verb::kPolicy || line.verb == Verb::kSlice) {
+      line.verb == Verb::kPolicy || line.verb == Verb::kSlice || line.verb == Verb::kProgram) {
     if (auto status = TakeAction(&line); !status.ok()) return status;
   } else if (!takes_program && !takes_session && !takes_command && line.verb != Verb::kServe &&
              line.verb != Verb::kKeepLease && !line.rest.empty()) {

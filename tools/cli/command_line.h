@@ -37,12 +37,13 @@ enum class Verb {
   kExplain,
   kAudit,
   kPolicy,
+  kProgram,
   kTrace
 };
 
 struct CommandLine {
   Verb verb = Verb::kHelp;
-  // The action of kTenant, kLease, kSlice, kServers and kPolicy: "add", "list", ...
+  // The action of kTenant, kLease, kSlice, kServers, kPolicy and kProgram: "add", "list", ...
   std::string action;
   // The value of --endpoint; empty when it was not given.
   std::string endpoint;
@@ -55,6 +56,7 @@ struct CommandLine {
   // kPageOut, kPageIn, kSuspend, kResume and kLimit: the session's number, or nothing. kServe: the
   // server's flags. kRun: the program and its arguments, at least one. kExplain: programs.
   // kKeepLease: processes. kTenant, kLease, kSlice, kServers, kPolicy: the name, or a file.
+  // kProgram: the name, and files.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

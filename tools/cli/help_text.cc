@@ -56,6 +56,15 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline policy swap NAME        use this policy from now on
   warpline policy rollback         use the policy that was in use before
   warpline policy remove NAME
+  warpline program add NAME FILE... [--dir=DIR]
+                                   vet the device code of programs, libraries, fatbins, cubins and
+                                   PTX: tenants with the right to launch and without the right to
+                                   load run it, and no other code, at servers with
+                                   --programs_dir=DIR. DIR is /etc/warpline/programs unless it is
+                                   given. It needs no server
+  warpline program [list] [--dir=DIR]
+  warpline program remove NAME [--dir=DIR]
+                                   sessions that open later can no longer load it
   warpline trace [--seconds=5] -o FILE
                                    record which sessions had a server's devices, which waited, and
                                    why, while it runs; with --seconds=0, write what the server

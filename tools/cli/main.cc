@@ -30,6 +30,7 @@
 #include "tools/cli/keep.h"
 #include "tools/cli/operator.h"
 #include "tools/cli/policy.h"
+#include "tools/cli/program.h"
 #include "tools/cli/report.h"
 #include "tools/cli/run.h"
 #include "tools/cli/text.h"
@@ -209,6 +210,8 @@ int Main(const std::vector<std::string>& args) {
       return Audit(*line);
     case Verb::kPolicy:
       return Print(Policy(*line, Endpoint(*line)));
+    case Verb::kProgram:
+      return Print(Program(*line));
     case Verb::kTrace:
       return Print(Trace(*line, Endpoint(*line)));
   }

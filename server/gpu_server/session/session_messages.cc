@@ -237,6 +237,23 @@ warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) {
   return request;
 }
 
+namespace {
+
+// A session that may launch and bring no code runs what the operator vetted.
+bool RunsVettedOnly(const Entitlement& entitlement) {
+  return entitlement.Allows(Capability::kLaunch) && !entitlement.Allows(Capability::kLoad);
+}
+
+void SetVetted(const SessionOptions& options, warpline_internal::OpenWorker* open) {
+  open->set_vetted_only(true);
+  if (options.programs == nullptr) return;
+  for (const ContentHash& hash : *options.programs->Images()) {
+    open->add_vetted(std::string(hash.begin(), hash.end()));
+  }
+}
+
+}  // namespace
+
 warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, const std::string& payer,
                                              uint64_t streams) {
   const WorkerDevice device = WorkersDevice(*facts.devices);
@@ -257,6 +274,7 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, const st
   open.set_window_bytes(facts.options->window_bytes);
   open.set_sm(ComputeCapability(facts.devices->device(0).info()));
   open.set_rights(facts.entitlement->rights);
+  if (RunsVettedOnly(*facts.entitlement)) SetVetted(*facts.options, &open);
   open.set_module_cache(facts.keeps_modules);
   open.set_record_modules(facts.records_modules);
   if (HasBoard(*facts.hello)) open.set_board_generation(1);

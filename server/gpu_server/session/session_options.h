@@ -3,6 +3,7 @@
 #define WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_OPTIONS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "proto/tier.h"
 #include "server/gpu_server/children/workers/guarded_standby.h"
 #include "server/gpu_server/children/workers/guarded_worker.h"
+#include "server/gpu_server/modules/program_book.h"
 #include "server/gpu_server/session/connection/session_channel.h"
 #include "server/gpu_server/session/connection/session_link.h"
 #include "server/hostlink/handover/host_bytes.h"
@@ -69,6 +71,8 @@ struct SessionOptions {
   // Sessions outlive the server, and show the tokens of their leases to the next one.
   bool keeps_tokens = false;
   std::string server_name;  // For clients' logs.
+  // Null where no programs are vetted.
+  std::shared_ptr<ProgramBook> programs;
 };
 
 // The host memory that each session may take without asking for it: rings, frames for a client that

@@ -13,6 +13,7 @@
 #include "proto/commands.h"
 #include "server/worker/commands/current_command.h"
 #include "server/worker/commands/object_tables.h"
+#include "server/worker/commands/vetted_programs.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/executors/cached_images.h"
 #include "server/worker/executors/decoder_thread.h"
@@ -44,6 +45,7 @@ struct CommandParts {
   uint64_t arena_base = 0;
   uint64_t arena_bytes = 0;
   const std::atomic<bool>* ending = nullptr;  // The session is over: nothing is decoded any more.
+  const VettedPrograms* vetted = nullptr;     // Null where the session may load what it brings.
 };
 
 // The number of handles that a session has, in the tables and elsewhere.

@@ -85,6 +85,8 @@ class ModuleCommands : public CommandHandler {
  private:
   template <typename Command>
   void Load(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);
+  // Returns false for a complete image that the session may not load.
+  bool IsVetted(uint64_t handle) RUNS_ON(decoder_thread);
   // Sends a command to the control executor with the module that it names.
   template <typename Command>
   void ToModule(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);

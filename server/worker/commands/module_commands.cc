@@ -1,8 +1,10 @@
 #include <memory>
 #include <utility>
 
+#include "common/crypto/content_hash.h"
 #include "proto/devices.h"
 #include "server/worker/commands/families.h"
+#include "server/worker/executors/session_log.h"
 
 namespace warpline::worker {
 namespace {
@@ -30,9 +32,27 @@ bool MakeModule(uint64_t handle, uint64_t image_handle, uint64_t ticket, ObjectT
 
 }  // namespace
 
+bool ModuleCommands::IsVetted(uint64_t handle) {
+  if (parts_.vetted == nullptr) return true;
+  const std::shared_ptr<Image> image = FindIn(tables().images, handle);
+  // An image that is not there, or not complete, becomes no module.
+  if (image == nullptr || !image->complete() || parts_.vetted->Has(image->bytes())) return true;
+  if (const LogPermit permit = parts_.log->Ask(kNotVettedLine)) {
+    ContentHash hash;
+    permit.Warning("not vetted, and not loaded: an image of bytes=", image->total(),
+                   " sha256=", HashContent(image->bytes(), &hash) ? HashText(hash) : "");
+  }
+  return false;
+}
+
 template <typename Command>
 void ModuleCommands::Load(const Command& command, std::string_view tail) {
   Task task = NewTask(command, tail);
+  if (!IsVetted(command.image)) {
+    tables().DropImage(command.image);
+    tables().unvetted_modules.Note(command.module);
+    return Refuse(CudaResult::kNotPermitted);
+  }
   if (!HasDeviceOf(command.module) ||
       !MakeModule(command.module, command.image, order().NextControlTicket(), &tables(), &task)) {
     if (!tables().refused_images.Has(command.image)) return Refuse(CudaResult::kInvalidHandle);

@@ -76,6 +76,7 @@ struct ObjectTables {
 
   RefusedHandles refused_images ABSL_GUARDED_BY(decoder_thread);
   RefusedHandles refused_modules ABSL_GUARDED_BY(decoder_thread);
+  RefusedHandles unvetted_modules ABSL_GUARDED_BY(decoder_thread);
 
   // Bytes of images, and of what modules, links and graphs were made of.
   uint64_t module_bytes ABSL_GUARDED_BY(decoder_thread) = 0;
@@ -94,6 +95,7 @@ struct ObjectTables {
 
   // Why there is no such module.
   CudaResult WhyNoModule(uint64_t handle) const RUNS_ON(decoder_thread) {
+    if (unvetted_modules.Has(handle)) return CudaResult::kNotPermitted;
     return refused_modules.Has(handle) ? CudaResult::kOutOfMemory : CudaResult::kInvalidHandle;
   }
   // Takes an image out of the table; its bytes stay counted. Returns null for an image that is not

@@ -14,6 +14,7 @@ enum SessionLine : size_t {
   kRefusedLine,
   kAuditedLine,  // A refusal of a command whose row says `audit` (proto/calls.toml).
   kJournalFullLine,
+  kNotVettedLine,
   kNoThreadLine,
   kNotUnmappedLine,
   kVariablesLine,
@@ -24,8 +25,9 @@ enum SessionLine : size_t {
 // this budget.
 inline constexpr LogKind kSessionLines[kSessionLineCount] = {
     {"refused_commands", 8, absl::Minutes(5)}, {"audited_commands", 8, absl::Minutes(5)},
-    {"journal_full", 4, absl::Minutes(5)},     {"no_thread", 4, absl::Minutes(5)},
-    {"not_unmapped", 4, absl::Minutes(5)},     {"variables", 4, absl::Minutes(5)},
+    {"journal_full", 4, absl::Minutes(5)},     {"not_vetted", 4, absl::Minutes(5)},
+    {"no_thread", 4, absl::Minutes(5)},        {"not_unmapped", 4, absl::Minutes(5)},
+    {"variables", 4, absl::Minutes(5)},
 };
 
 }  // namespace warpline::worker

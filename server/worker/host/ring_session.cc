@@ -3,12 +3,15 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <chrono>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/crypto/content_hash.h"
 #include "common/log/log.h"
 #include "common/log/log_budget.h"
 #include "common/loop/adaptive_poll.h"
@@ -45,6 +48,18 @@ UniqueFd TakeLast(bool there, std::vector<UniqueFd>* fds) {
 // On a shared device, where staging memory is for so many sessions (device::SharedDeviceOptions).
 constexpr size_t kSharedStagingBuffers = 2;
 constexpr size_t kMostSharedStagingBuffers = 4;
+
+// The server made them: what has another length is left out.
+std::set<ContentHash> HashesOf(const warpline_internal::OpenWorker& open) {
+  std::set<ContentHash> hashes;
+  for (const std::string& bytes : open.vetted()) {
+    ContentHash hash;
+    if (bytes.size() != hash.size()) continue;
+    std::copy(bytes.begin(), bytes.end(), hash.begin());
+    hashes.insert(hash);
+  }
+  return hashes;
+}
 
 SessionLimits LimitsOf(const warpline_internal::OpenWorker& open, bool shared) {
   SessionLimits limits;
@@ -143,6 +158,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   session.arena_base = memory->base();
   session.arena_bytes = memory->bytes();
   if (open.has_rights()) session.rights = open.rights();
+  if (open.vetted_only()) session.vetted.emplace(HashesOf(open));
   session.sm = open.sm();
   session.output = options.output;
   session.charger = &ring->charger_;

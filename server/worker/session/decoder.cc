@@ -10,6 +10,7 @@
 #include "proto/frames.h"
 #include "proto/wire.h"
 #include "server/hostlink/handover/host_bytes.h"
+#include "server/worker/commands/vetted_programs.h"
 #include "server/worker/executors/session_log.h"
 
 namespace warpline::worker {
@@ -138,8 +139,12 @@ void Decoder::PublishUsage() {
 
 bool Decoder::Permitted() {
   const CommandInfo& command = FindCommand(parts_.current->id());
-  if (Allows(rights_, command.capability)) return true;
-  const Rights missing = RightOf(command.capability);
+  const VettedPrograms* const vetted = parts_.vetted;
+  const bool allowed = Allows(rights_, command.capability) ||
+                       (vetted != nullptr && VettedPrograms::Allow(parts_.current->id()));
+  const bool other_code = vetted != nullptr && VettedPrograms::RunsOtherCode(parts_.current->id());
+  if (allowed && !other_code) return true;
+  const Rights missing = RightOf(other_code ? Capability::kLoad : command.capability);
   if ((said_missing_ & missing) == 0) {
     said_missing_ |= missing;
     LogWarning("not permitted command=", parts_.current->seq(), " call=", command.name,

@@ -75,6 +75,7 @@ HostedSession::HostedSession(Options options)
                       .shares_device = options.shares_device}),
       order_(&executor_host_, &completion_),
       current_(&completion_, &sink_, usage_),
+      vetted_(std::move(options.vetted)),
       command_parts_({.current = &current_,
                       .tables = &tables_,
                       .order = &order_,
@@ -90,7 +91,8 @@ HostedSession::HostedSession(Options options)
                       .memory = options.memory,
                       .arena_base = options.arena_base,
                       .arena_bytes = options.arena_bytes,
-                      .ending = &ending_}),
+                      .ending = &ending_,
+                      .vetted = vetted_.has_value() ? &*vetted_ : nullptr}),
       decoder_(&command_parts_, usage_, options.rights) {
   for (uint32_t device = 0; device < devices_.size(); ++device) {
     devices_.code(device)->SetCodePayer(&paid_code_.emplace_back(&outside_, device));

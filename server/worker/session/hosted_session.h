@@ -31,6 +31,7 @@
 #include "server/worker/commands/command_handler.h"
 #include "server/worker/commands/current_command.h"
 #include "server/worker/commands/object_tables.h"
+#include "server/worker/commands/vetted_programs.h"
 #include "server/worker/continuity/continuity.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/executors/cached_images.h"
@@ -67,6 +68,8 @@ class HostedSession {
     uint64_t arena_base = 0;
     uint64_t arena_bytes = 0;
     Rights rights = kAllRights;
+    // Set for a session that may load no other images (docs/operations.md).
+    std::optional<VettedPrograms> vetted;
     int sm = 0;  // That of the device, such as 90; it decides which of a module's images runs.
     // These may be null.
     OutputSource* output = nullptr;    // What kernels print.
@@ -168,6 +171,7 @@ class HostedSession {
   StreamOrder order_ ABSL_GUARDED_BY(decoder_thread);
   ObjectTables tables_ ABSL_GUARDED_BY(decoder_thread);
   CurrentCommand current_ ABSL_GUARDED_BY(decoder_thread);
+  const std::optional<VettedPrograms> vetted_;
   const CommandParts command_parts_;
   Decoder decoder_ ABSL_GUARDED_BY(decoder_thread);
   uint64_t replayed_bytes_ = 0;  // Constant after Replay().

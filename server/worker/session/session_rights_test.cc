@@ -1,6 +1,9 @@
 // Tests what a session may do when its token does not give every right.
+#include <set>
 #include <string>
+#include <utility>
 
+#include "common/crypto/content_hash.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/worker/testing/session_fixture.h"
@@ -57,6 +60,40 @@ TEST_F(SessionRightsTest, NoRightsLeaveStreamsAndEvents) {
   ASSERT_TRUE(Send().ok());
   EXPECT_EQ(ResultOf(sync), CudaResult::kSuccess);
   EXPECT_TRUE(Failed(memset));
+}
+
+TEST_F(SessionRightsTest, ASessionThatMayLaunchAloneRunsVettedImagesAndNoOthers) {
+  HostedSession::Options options = OptionsOf();
+  options.rights = RightOf(Capability::kLaunch) | RightOf(Capability::kMemory);
+  ContentHash hash;
+  ASSERT_TRUE(HashContent("image", &hash));
+  options.vetted.emplace(std::set<ContentHash>{hash});
+  Restart(std::move(options));
+  // The image comes in two parts.
+  Add(cmd::ImageData{1, 5, 0}, "im");
+  Add(cmd::ImageData{1, 5, 2}, "age");
+  const uint64_t good = Add(cmd::ModuleLoad{2, 1});
+  const uint64_t found = Add(cmd::KernelFind{3, 2}, "kernel");
+  Add(LaunchOn(1, 4), params_);
+  Add(cmd::ImageData{11, 5, 0}, "imagE");
+  const uint64_t bad = Add(cmd::ModuleLoad{12, 11});
+  const uint64_t check = Add(cmd::ModuleCheck{12});
+  const uint64_t other = Add(cmd::KernelFind{13, 12}, "kernel");
+  Add(cmd::ImageData{21, 5, 0}, "imagE");
+  const uint64_t jit = Add(cmd::ModuleLoadJit{22, 21}, std::string(8, '\0'));
+  const uint64_t link = Add(cmd::LinkCreate{30});
+  const uint64_t library = Add(cmd::LibraryCall{1, 0, 0});
+  const uint64_t copy = Add(cmd::CopyToDevice{1, 4096}, "data");
+  const uint64_t sync = Add(cmd::StreamSync{1});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(found), CudaResult::kSuccess);
+  EXPECT_EQ(ResultOf(check), CudaResult::kNotPermitted);
+  EXPECT_EQ(ResultOf(other), CudaResult::kNotPermitted);
+  EXPECT_EQ(ResultOf(sync), CudaResult::kSuccess);
+  EXPECT_FALSE(Failed(good));
+  EXPECT_EQ(ResultOf(link), CudaResult::kNotPermitted);
+  for (const uint64_t refused : {bad, jit, library, copy}) EXPECT_TRUE(Failed(refused)) << refused;
+  EXPECT_THAT(context_.log(), ElementsAre("launch@1 77x4"));
 }
 
 TEST_F(SessionRightsTest, WithoutATokenEverythingIsAllowed) {
