@@ -109,6 +109,7 @@ audit::Record Describe(const CordonRequest& request) {
 }
 audit::Record Describe(const RevokeRequest& request) {
   return {.event = audit::Event::kAdminRevoke,
+          .tenant = request.tenant(),
           .lease = request.lease(),
           .texts = {{"why", request.reason()}}};
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -291,17 +293,44 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const EndR
 
 absl::Status Scheduler::Revoke(const warpline_internal::RevokeRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
+  if (request.lease().empty() == request.tenant().empty()) {
+    return absl::InvalidArgumentError("name either a lease or a tenant");
+  }
+  const std::string text = FitText(request.reason(), kMaxText);
+  const EndReason reason = {
+      text.empty() ? "the operator revoked it" : absl::StrCat("the operator revoked it: ", text),
+      EndCause::kRevoked};
   MutexLock lock(&mu_);
+  if (!request.tenant().empty()) return RevokeTenant(request.tenant(), reason);
   auto lease = store_->FindLease(request.lease());
   if (!lease.has_value()) return absl::NotFoundError("there is no such lease");
   if (lease->state != LeaseState::kActive) return absl::OkStatus();
   ++counts_.revoked;
-  const std::string reason = FitText(request.reason(), kMaxText);
-  return EndLease(*std::move(lease), LeaseState::kRevoked,
-                  {reason.empty() ? "the operator revoked it"
-                                  : absl::StrCat("the operator revoked it: ", reason),
-                   EndCause::kRevoked},
-                  /*by_operator=*/true);
+  return EndLease(*std::move(lease), LeaseState::kRevoked, reason, /*by_operator=*/true);
+}
+
+absl::Status Scheduler::RevokeTenant(const std::string& name, const EndReason& reason) {
+  const auto tenants = store_->Tenants();
+  const bool known =
+      absl::c_any_of(tenants, [&name](const TenantRecord& tenant) { return tenant.name == name; });
+  if (!known) return absl::NotFoundError(absl::StrCat("there is no tenant ", name));
+  // Each round adds the tenants below those that are there; tenants cannot be below themselves.
+  std::set<std::string> below = {name};
+  size_t before = 0;
+  while (before != below.size()) {
+    before = below.size();
+    for (const TenantRecord& tenant : tenants) {
+      if (below.contains(tenant.parent)) below.insert(tenant.name);
+    }
+  }
+  for (LeaseRecord& lease : store_->ActiveLeases()) {
+    if (!below.contains(lease.tenant)) continue;
+    ++counts_.revoked;
+    const absl::Status ended =
+        EndLease(std::move(lease), LeaseState::kRevoked, reason, /*by_operator=*/true);
+    if (!ended.ok()) return ended;
+  }
+  return absl::OkStatus();
 }
 
 // --- Time.

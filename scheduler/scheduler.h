@@ -278,6 +278,9 @@ class Scheduler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> FindLease(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CountCall(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Revokes the active leases of a tenant and of all tenants below it.
+  absl::Status RevokeTenant(const std::string& name, const EndReason& reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status EndLease(LeaseRecord lease, LeaseState state, const EndReason& reason,
                         bool by_operator = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckInstance(const warpline_internal::ServerReport& report, absl::Time now)

@@ -2,8 +2,10 @@
 // end for others.
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log_capture.h"
@@ -94,6 +96,52 @@ TEST_P(SchedulerPlacementTest, WhoWaitsGetsALeaseWhenThereIsRoom) {
   EXPECT_EQ(granted.memory_bytes(), 10 * kGiB);
   EXPECT_EQ(scheduler_->Leases("operator")->leases_size(), 2);
   EXPECT_EQ(scheduler_->Counts().waiting, 0u);
+}
+
+TEST_P(SchedulerPlacementTest, ARevokedTenantLosesItsLeasesAndThoseOfAllBelowItAndNoOthers) {
+  Tell(Report("a"));
+  // A tree of three levels, and a tenant beside it whose name begins alike.
+  std::map<std::string, std::string> leases;
+  std::map<std::string, std::string> credentials;
+  for (const auto& [name, parent] :
+       {std::pair("lab", ""), std::pair("lab-a", "lab"), std::pair("deep", "lab-a"),
+        std::pair("lab-b", "lab"), std::pair("labor", "")}) {
+    const auto added = PutTenant(name, parent);
+    ASSERT_TRUE(added.ok()) << added.status();
+    credentials[name] = added->credential();
+  }
+  AddServer("a");
+  Tell(Report("a"));
+  for (const auto& [name, credential] : credentials) {
+    const auto lease = Acquire(1, credential);
+    ASSERT_TRUE(lease.ok()) << name << lease.status();
+    leases[name] = lease->lease();
+  }
+  const auto revoke = [&](const std::string& tenant, const std::string& lease = "") {
+    warpline_internal::RevokeRequest request;
+    request.set_credential("operator");
+    request.set_tenant(tenant);
+    request.set_lease(lease);
+    return scheduler_->Revoke(request).code();
+  };
+  const auto active = [&] {
+    std::set<std::string> names;
+    const auto list = scheduler_->Leases("operator");
+    for (const auto& lease : list->leases()) {
+      if (lease.state() == "active") names.insert(lease.tenant());
+    }
+    return names;
+  };
+  EXPECT_EQ(revoke(""), Code::kInvalidArgument);
+  EXPECT_EQ(revoke("lab", leases["lab"]), Code::kInvalidArgument);
+  EXPECT_EQ(revoke("nobody"), Code::kNotFound);
+  EXPECT_EQ(active().size(), 5u);
+  EXPECT_EQ(revoke("lab-a"), Code::kOk);
+  EXPECT_EQ(active(), (std::set<std::string>{"lab", "lab-b", "labor"}));
+  EXPECT_EQ(revoke("lab"), Code::kOk);
+  EXPECT_EQ(active(), (std::set<std::string>{"labor"}));
+  // It takes leases and not the right to have some.
+  EXPECT_TRUE(Acquire(1, credentials["deep"]).ok());
 }
 
 TEST_P(SchedulerPlacementTest, TheOnlySessionOfATenantIsWaitedForAndGot) {

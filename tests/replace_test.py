@@ -77,6 +77,28 @@ class ReplaceTest(unittest.TestCase):
                 self.assertIn("operator of the server", output)
                 self.assertIn("--admin_socket", output)
 
+    def test_a_revoked_session_ends_and_others_go_on(self):
+        with harness.server(self.installation) as server:
+            programs = [self.start(server) for _ in range(3)]
+            harness.wait_until(lambda: len(harness.sessions(self.installation, server.endpoint)) == 3,
+                               "all are open")
+            numbers = sorted(one["id"] for one in harness.sessions(self.installation, server.endpoint))
+            status, output = self.warpline(server, "revoke")
+            self.assertEqual(status, 2, output)
+            status, output = self.warpline(server, "revoke", "999")
+            self.assertEqual(status, 1, output)
+            self.assertIn("no session 999", output)
+            revoked = numbers[1]
+            status, output = self.warpline(server, "revoke", str(revoked), "--reason=too loud")
+            self.assertEqual(status, 0, output)
+            self.assertIn("session %s: revoked" % revoked, output)
+            harness.wait_until(lambda: len(harness.sessions(self.installation, server.endpoint)) == 2,
+                               "it has ended")
+            ended = [harness.finish(program) for program in programs]
+            failed = [one for one in ended if one[0] != 0]
+            self.assertEqual(len(failed), 1, ended)
+            self.assertIn("ended the session: too loud", failed[0][1] + failed[0][2])
+
     def test_a_lease_shows_its_own_sessions(self):
         with harness.server(self.installation, "--admin_socket=none") as server:
             program = self.start(server)

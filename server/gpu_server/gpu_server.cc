@@ -294,6 +294,11 @@ std::optional<audit::Record> DescribeReplace(const std::string& request) {
                        .tenant = parsed.tenant(),
                        .lease = parsed.lease(),
                        .session = parsed.session()};
+  if (parsed.action() == warpline_internal::ReplaceRequest::REVOKE) {
+    record.event = audit::Event::kAdminRevoke;
+    record.texts = {{"why", parsed.reason()}};
+    return record;
+  }
   const char* const action = NameOf(parsed.action());
   if (action == nullptr) return record;
   record.event = audit::Event::kAdminPage;

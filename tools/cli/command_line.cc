@@ -52,13 +52,14 @@ constexpr VerbInfo kVerbs[] = {
      "module_bytes:size commands:number sm_percent:number launch_ms:number weight:number "
      "copy_weight:number priority:number period_ms:number budget_ms:number best_effort:zero_or_one "
      "json"},
-    {"lease", Verb::kLease, "endpoint:text reason:text json"},
+    {"lease", Verb::kLease, "endpoint:text reason:text tenant:text json"},
     {"servers", Verb::kServers, "endpoint:text reason:text within:duration json"},
     {"replace", Verb::kReplace, kOfSessions},
     {"page-out", Verb::kPageOut, kOfSessions},
     {"page-in", Verb::kPageIn, kOfSessions},
     {"suspend", Verb::kSuspend, kOfSessions},
     {"resume", Verb::kResume, kOfSessions},
+    {"revoke", Verb::kRevoke, "endpoint:text lease:text tenant:text reason:text"},
     {"limit", Verb::kLimit, "endpoint:text lease:text tenant:text resident:size"},
     {"devices", Verb::kDevices, "endpoint:text pid:number"},
     {"explain", Verb::kExplain, "hardened all"},
@@ -244,7 +245,8 @@ absl::Status CheckGang(const CommandLine& line) {
 
 bool ActsOnSessions(Verb verb) {
   return verb == Verb::kReplace || verb == Verb::kPageOut || verb == Verb::kPageIn ||
-         verb == Verb::kSuspend || verb == Verb::kResume || verb == Verb::kLimit;
+         verb == Verb::kSuspend || verb == Verb::kResume || verb == Verb::kLimit ||
+         verb == Verb::kRevoke;
 }
 
 absl::Status TakeAction(CommandLine* line) {
@@ -265,7 +267,9 @@ absl::Status TakeAction(CommandLine* line) {
   }
   line->action = found->name;
   line->rest.erase(line->rest.begin());
-  if (found->named && line->rest.empty()) {
+  const bool by_tenant = line->verb == Verb::kLease && line->Has("tenant");
+  if (by_tenant && !line->rest.empty()) return Wrong("name either a lease or --tenant", "", "");
+  if (found->named && line->rest.empty() && !by_tenant) {
     return Wrong("no ", WordsOf(line->verb).thing, " named");
   }
   if (found->files) {

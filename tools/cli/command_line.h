@@ -33,6 +33,7 @@ enum class Verb {
   kSuspend,
   kResume,
   kLimit,
+  kRevoke,
   kDevices,
   kExplain,
   kAudit,
@@ -53,10 +54,10 @@ struct CommandLine {
   // numbers have been checked.
   std::map<std::string, std::string> options;
   // The words after the options. kHelp: the command that is asked about, or nothing. kReplace,
-  // kPageOut, kPageIn, kSuspend, kResume and kLimit: the session's number, or nothing. kServe: the
-  // server's flags. kRun: the program and its arguments, at least one. kExplain: programs.
-  // kKeepLease: processes. kTenant, kLease, kSlice, kServers, kPolicy: the name, or a file.
-  // kProgram: the name, and files.
+  // kPageOut, kPageIn, kSuspend, kResume, kLimit and kRevoke: the session's number, or nothing.
+  // kServe: the server's flags. kRun: the program and its arguments, at least one. kExplain:
+  // programs. kKeepLease: processes. kTenant, kLease, kSlice, kServers, kPolicy: the name, or a
+  // file. kProgram: the name, and files.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

@@ -72,6 +72,9 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    the file
   warpline replace [SESSIONS]      replace the workers of sessions of a server, such as after an
                                    upgrade
+  warpline revoke SESSIONS [--reason=WHY]
+                                   end sessions of a server now; their programs get
+                                   CUDA_ERROR_NOT_PERMITTED
   warpline page-out [SESSIONS]     move the device memory of sessions of a server to the host
                                    (warpline serve --swap_host=SIZE). A session has it back before
                                    its next command
@@ -105,7 +108,9 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    holders are told
   warpline servers uncordon NAME   give the server leases again
   warpline lease list              list a scheduler's leases
-  warpline lease revoke LEASE [--reason=WHY]
+  warpline lease revoke LEASE | --tenant=NAME [--reason=WHY]
+                                   end a lease, or all leases of a tenant and of the tenants below
+                                   it: their sessions end, too. The tenant may lease again
   warpline slice [list]            list the shapes of a vGPU that tenants may have
   warpline slice add NAME [SHAPE]
   warpline slice set NAME [SHAPE]  change a slice; leases of it keep what they have
@@ -178,8 +183,8 @@ change or list tenants and leases want the operator's credential. It is in the f
 WARPLINE_OPERATOR_CREDENTIAL_FILE, else in operator.credential in the state folder of your own
 scheduler or of the service.
 
-ps, top, stat, policy, trace, replace, page-out, page-in, suspend, resume and limit are for a server's
-operator: the server's own user or root, on its host. They find the server's admin socket themselves
+ps, top, stat, policy, trace, replace, page-out, page-in, suspend, resume, limit and revoke are for a
+server's operator: the server's own user or root, on its host. They find the server's admin socket themselves
 (warpline serve --admin_socket=PATH); if that socket is forwarded from another host, E is
 unix:/PATH. Under `warpline run`, or with a tenant's credential at a scheduler, ps, top and stat
 show that lease or tenant only.
@@ -193,15 +198,16 @@ struct Paragraph {
 constexpr Paragraph kParagraphs[] = {
     {"E is host:port",
      "run hold ps top devices stat servers lease slice tenant policy trace replace page-out "
-     "page-in suspend resume limit"},
-    {"SESSIONS is", "replace page-out page-in suspend resume limit"},
+     "page-in suspend resume limit revoke"},
+    {"SESSIONS is", "replace page-out page-in suspend resume limit revoke"},
     {"LIMITS are", "tenant"},
     {"SHAPE is", "slice"},
     {"DIR is the", "audit"},
     {"A server or scheduler with TLS",
      "run hold ps top devices stat servers lease slice tenant audit policy trace replace page-out "
-     "page-in suspend resume limit"},
-    {"ps, top, stat,", "ps top stat policy trace replace page-out page-in suspend resume limit"},
+     "page-in suspend resume limit revoke"},
+    {"ps, top, stat,",
+     "ps top stat policy trace replace page-out page-in suspend resume limit revoke"},
 };
 
 bool IsAbout(absl::string_view paragraph, const std::string& command) {

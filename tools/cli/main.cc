@@ -145,6 +145,7 @@ int ActOnSessions(const CommandLine& line, warpline_internal::ReplaceRequest::Ac
   request.set_lease(line.Text("lease"));
   request.set_tenant(line.Text("tenant"));
   request.set_resident_bytes(line.Size("resident"));
+  request.set_reason(line.Text("reason"));
   const auto reply = AskToReplace(Endpoint(line), std::move(request));
   if (!reply.ok()) return Complain(std::string(reply.status().message()), 1);
   int code = 0;
@@ -202,6 +203,11 @@ int Main(const std::vector<std::string>& args) {
       if (!line->Has("resident")) return Complain("expected --resident=SIZE", 2);
       return ActOnSessions(*line, warpline_internal::ReplaceRequest::LIMIT,
                            "its lease has the limit");
+    case Verb::kRevoke:
+      if (line->rest.empty() && !line->Has("lease") && !line->Has("tenant")) {
+        return Complain("expected a session's number, --lease=LEASE or --tenant=NAME", 2);
+      }
+      return ActOnSessions(*line, warpline_internal::ReplaceRequest::REVOKE, "revoked");
     case Verb::kDevices:
       return Print(Devices(*line));
     case Verb::kExplain:

@@ -214,7 +214,8 @@ absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& 
     if (line.action == "list") return asker.Show("Leases", reader, &LeasesReport);
     warpline_internal::RevokeRequest request;
     request.set_credential(*credential);
-    request.set_lease(line.rest[0]);
+    if (!line.rest.empty()) request.set_lease(line.rest[0]);
+    request.set_tenant(line.Text("tenant"));
     request.set_reason(line.Text("reason"));
     const auto done = asker.Ask<Nothing>("Revoke", request);
     return done.ok() ? absl::StatusOr<std::string>("") : done.status();

@@ -218,6 +218,9 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
       if (IsMeant(parsed, session)) ids.push_back(session.id);
     }
     const bool names = parsed.session() != 0 || !parsed.lease().empty() || !parsed.tenant().empty();
+    if (!names && parsed.action() == warpline_internal::ReplaceRequest::REVOKE) {
+      return absl::InvalidArgumentError("name the session, the lease or the tenant to be revoked");
+    }
     if (names && ids.empty()) {
       return absl::NotFoundError(absl::StrCat(
           "no session", parsed.session() == 0 ? "" : absl::StrCat(" ", parsed.session()),
@@ -226,7 +229,8 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
     }
     if (parsed.action() == warpline_internal::ReplaceRequest::REPLACE) host->RenewWorkers();
     const auto started =
-        replacements->Start(parsed.action(), std::move(ids), deadline, parsed.resident_bytes());
+        replacements->Start(parsed.action(), std::move(ids), deadline, parsed.resident_bytes(),
+                            FitText(parsed.reason(), kMaxText));
     if (!started.ok()) return started.status();
     ticket = *started;
   }

@@ -27,12 +27,14 @@ SessionAction ActionOf(warpline_internal::ReplaceRequest::Action action) {
 }  // namespace
 
 absl::StatusOr<uint64_t> Replacements::Start(Action action, std::vector<uint64_t> sessions,
-                                             absl::Duration deadline, uint64_t resident_bytes) {
+                                             absl::Duration deadline, uint64_t resident_bytes,
+                                             std::string reason) {
   auto job = std::make_shared<Job>();
   job->action = action;
   job->sessions = std::move(sessions);
   job->deadline = deadline;
   job->resident_bytes = resident_bytes;
+  job->reason = std::move(reason);
   uint64_t ticket;
   {
     MutexLock lock(&mu_);
@@ -76,6 +78,9 @@ void Replacements::Next(SessionHost* host, const std::shared_ptr<Job>& job, size
   };
   if (job->action == warpline_internal::ReplaceRequest::LIMIT) {
     return host->SetResident(id, job->resident_bytes, done);
+  }
+  if (job->action == warpline_internal::ReplaceRequest::REVOKE) {
+    return host->Revoke(id, job->reason, done);
   }
   host->Do(ActionOf(job->action), id, deadline, done);
 }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -29,9 +30,10 @@ class Replacements {
   using Action = warpline_internal::ReplaceRequest::Action;
   // Starts one for these sessions; each waits up to `deadline` for what is in flight. Returns its
   // ticket. RESOURCE_EXHAUSTED when kMostKept are under way.
-  // `resident_bytes` is that of LIMIT.
+  // `resident_bytes` is that of LIMIT, and `reason` that of REVOKE.
   absl::StatusOr<uint64_t> Start(Action action, std::vector<uint64_t> sessions,
-                                 absl::Duration deadline, uint64_t resident_bytes = 0);
+                                 absl::Duration deadline, uint64_t resident_bytes = 0,
+                                 std::string reason = {});
   // Returns the outcome for at most `most` sessions after the first `after`, which the caller
   // knows. NOT_FOUND for an unknown one; finished ones are forgotten when others need their place.
   absl::StatusOr<warpline_internal::ReplaceReply> Look(
@@ -46,6 +48,7 @@ class Replacements {
     std::vector<uint64_t> sessions;
     absl::Duration deadline;
     uint64_t resident_bytes;
+    std::string reason;
     Mutex mu;
     warpline_internal::ReplaceReply reply ABSL_GUARDED_BY(mu);
   };

@@ -37,6 +37,28 @@ TEST_F(ReplacementsTest, SessionsAreReplacedOneAfterAnother) {
   EXPECT_EQ(host_->Snapshot().sessions.at(1).continuity.restarts, 1u);
 }
 
+TEST_F(ReplacementsTest, ARevokedSessionEndsWithAnErrorAndOthersGoOn) {
+  StartServer();
+  auto first = DialAndOpen();
+  auto second = DialAndOpen();
+  Replacements replacements(host_.get());
+  const auto ticket = replacements.Start(warpline_internal::ReplaceRequest::REVOKE, {1, 9},
+                                         absl::Seconds(10), 0, "it mines");
+  ASSERT_TRUE(ticket.ok());
+  const auto reply = Finish(&replacements, *ticket);
+  ASSERT_EQ(reply.sessions_size(), 2);
+  EXPECT_EQ(reply.sessions(0).error(), "");
+  EXPECT_EQ(reply.sessions(1).error(), "no session 9");
+  const auto fault = first->Await(kFault);
+  ASSERT_TRUE(fault.has_value());
+  warpline_internal::Fault parsed;
+  ASSERT_TRUE(parsed.ParseFromString(*fault));
+  EXPECT_EQ(parsed.error(), static_cast<int>(CudaResult::kNotPermitted));
+  EXPECT_EQ(parsed.message(), "the server's operator ended the session: it mines");
+  second->SendCommands(Body('e'));
+  EXPECT_TRUE(second->Await(kReplies).has_value());
+}
+
 TEST_F(ReplacementsTest, WhileOneWaitsOthersAreAnswered) {
   StartServer();
   auto client = DialAndOpen();

@@ -632,6 +632,13 @@ void Session::EndWithLease(const EndReason& reason) {
   EndWithFault(CudaResult::kNotPermitted, absl::StrCat(kEnded, ReasonForHolder(reason)));
 }
 
+void Session::Revoke(const std::string& reason) {
+  const std::string message =
+      absl::StrCat("the server's operator ended the session", reason.empty() ? "" : ": ", reason);
+  audit_->Revoked(message);
+  EndWithFault(CudaResult::kNotPermitted, message);
+}
+
 void Session::End(const std::string& reason) {
   if (state_ == State::kEnding || state_ == State::kEnded) return;
   // Why a former worker died is not why the session ends.

@@ -149,6 +149,9 @@ class Session : public SessionControl,
   // Ends it because its lease was ended. The audit has the reason, the application
   // ReasonForHolder().
   void EndWithLease(const EndReason& reason) RUNS_ON(control_loop);
+  // Ends it because the server's operator wants that; `reason` is told to the application, and may
+  // be empty.
+  void Revoke(const std::string& reason) RUNS_ON(control_loop);
   // Ends it because its worker does what it may not; the client can still read its memory.
   void EndDistrusted(const std::string& why) RUNS_ON(control_loop);
   // Ends it because its work was in the way of more urgent work; nothing of it is kept.

@@ -178,6 +178,19 @@ void SessionHost::Do(SessionAction action, uint64_t id, absl::Duration deadline,
   });
 }
 
+void SessionHost::Revoke(uint64_t id, const std::string& reason,
+                         std::function<void(absl::Status)> done) {
+  control_.Post([this, id, reason, done = std::move(done)] {
+    control_loop.AssertOnLoop();
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
+    // It may leave the table meanwhile.
+    const auto session = found->second;
+    session->Revoke(reason);
+    done(absl::OkStatus());
+  });
+}
+
 std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, absl::Status*) {
   return std::make_unique<SessionChannel>(
       options_.session.channel, static_cast<SessionDirectory*>(this),

@@ -135,6 +135,8 @@ class SessionHost : public Acceptor,
   // moves no memory or has too little host memory for it, or where a session of the lease has more,
   // since it would never come back.
   void SetResident(uint64_t id, uint64_t bytes, std::function<void(absl::Status)> done);
+  // Ends a session; see Session::Revoke(). `done` is called with OK, or NOT_FOUND.
+  void Revoke(uint64_t id, const std::string& reason, std::function<void(absl::Status)> done);
   // Finds the sessions that the server before this one saved: their clients are told to wait from
   // now on. Once, before there are sessions.
   void FindSaved();
