@@ -43,21 +43,6 @@ def params():
                                         "warpline-injection"))
 
 
-def canonical(pod):
-    """Without the order of lists whose items have keys."""
-    def sort(value, field=None):
-        if isinstance(value, dict):
-            return {key: sort(inner, key) for key, inner in value.items()
-                    if inner is not None and not (key in policies._KEYS and inner == [])}
-        if isinstance(value, list):
-            items = [sort(item) for item in value]
-            if field in ("env", "volumeMounts", "volumes"):
-                items.sort(key=lambda item: json.dumps(item, sort_keys=True))
-            return items
-        return value
-    return sort(pod)
-
-
 class Webhook:
     """A webhook of its own, with a certificate and settings from the rendered ConfigMap."""
 
@@ -201,7 +186,7 @@ class InjectionTest(unittest.TestCase):
                     self.assertIsNone(policy_refusal)
                     self.assert_injected(pod, after)
                     self.assert_injected(pod, by_policy)
-                    self.assertEqual(canonical(after), canonical(by_policy))
+                    self.assertEqual(pods.canonical(after), pods.canonical(by_policy))
                 else:
                     self.assertIn(fate, refusal or "no refusal")
                     self.assertIn(fate, policy_refusal or "no refusal")
@@ -214,10 +199,14 @@ class InjectionTest(unittest.TestCase):
             with self.subTest(name):
                 once, _ = self.webhook.inject(pod)
                 self.assertEqual(self.webhook.inject(once), (once, None))
-                self.assertEqual(canonical(self.by_policy(once)[0]), canonical(once))
+                self.assertEqual(pods.canonical(self.by_policy(once)[0]), pods.canonical(once))
                 by_policy, _ = self.by_policy(pod)
-                self.assertEqual(canonical(self.by_policy(by_policy)[0]), canonical(by_policy))
+                self.assertEqual(pods.canonical(self.by_policy(by_policy)[0]), pods.canonical(by_policy))
                 self.assertEqual(self.webhook.inject(by_policy), (by_policy, None))
+
+    def test_an_apply_configuration_merges_no_list_without_keys(self):
+        with self.assertRaisesRegex(policies.PolicyError, "atomic.*sources"):
+            policies.merge({}, {"volumes": [{"name": "token", "projected": {"sources": [{"secret": {}}]}}]})
 
     def test_tokens_take_the_place_of_the_secret(self):
         objects = manifests.render("overlays/service-account-tenants")
@@ -229,13 +218,13 @@ class InjectionTest(unittest.TestCase):
         by_webhook = jsonpatch.apply_patch(copy.deepcopy(pod), injection.patch_for(pod, settings))
         by_policy = policies.mutate(self.mutating, pod, found)
         self.assertEqual(policies.refusals(self.validating, by_policy, found), [])
-        self.assertEqual(canonical(by_webhook), canonical(by_policy))
+        self.assertEqual(pods.canonical(by_webhook), pods.canonical(by_policy))
         self.assert_injected(pod, by_webhook)
         (volume,) = [v for v in by_policy["spec"]["volumes"] if v["name"] == "warpline-credential"]
         (source,) = volume["projected"]["sources"]
         self.assertEqual(source["serviceAccountToken"],
                          {"audience": "warpline", "expirationSeconds": 3600, "path": "credential"})
-        self.assertEqual(canonical(policies.mutate(self.mutating, by_policy, found)), canonical(by_policy))
+        self.assertEqual(pods.canonical(policies.mutate(self.mutating, by_policy, found)), pods.canonical(by_policy))
         without = policies.mutate(self.mutating, pod, self.params)
         self.assertIn("warpline-tenant", json.dumps(without["spec"]["volumes"]))
 

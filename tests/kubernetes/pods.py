@@ -4,9 +4,13 @@ What is to become of it is INJECTED, UNTOUCHED, or words of the refusal. Those i
 server would send.
 """
 import copy
+import json
 
 INJECTED = "injected"
 UNTOUCHED = "untouched"
+# Lists of a Pod that are merged by a key of their items.
+KEYED_LISTS = {"containers": "name", "initContainers": "name", "volumes": "name", "env": "name",
+               "volumeMounts": "mountPath"}
 
 
 def pod(annotations=None, labels=None, metadata=None, container=None, **spec):
@@ -22,6 +26,21 @@ def pod(annotations=None, labels=None, metadata=None, container=None, **spec):
     made["spec"]["containers"][0].update(container or {})
     made["spec"].update(spec)
     return made
+
+
+def canonical(pod):
+    """The pod without the order of lists whose items have keys."""
+    def sort(value, field=None):
+        if isinstance(value, dict):
+            return {key: sort(inner, key) for key, inner in value.items()
+                    if inner is not None and not (key in KEYED_LISTS and inner == [])}
+        if isinstance(value, list):
+            items = [sort(item) for item in value]
+            if field in ("env", "volumeMounts", "volumes"):
+                items.sort(key=lambda item: json.dumps(item, sort_keys=True))
+            return items
+        return value
+    return sort(pod)
 
 
 def env(*pairs):

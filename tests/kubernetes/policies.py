@@ -13,6 +13,7 @@ import sys
 
 import jsonpatch
 import manifests
+import pods
 
 sys.path.insert(0, str(manifests.TOOLS))
 
@@ -20,8 +21,6 @@ from cel_expr_python import cel  # noqa: E402  (found by the path above)
 from cel_expr_python.ext import ext_strings  # noqa: E402
 
 _TOKEN = re.compile(r"""\s+|"(?:[^"\\]|\\.)*"|[A-Za-z_]\w*|\d+|&&|\|\||[=!<>]=|.""", re.S)
-_KEYS = {"containers": "name", "initContainers": "name", "volumes": "name", "env": "name",
-         "volumeMounts": "mountPath"}
 
 
 class PolicyError(Exception):
@@ -99,10 +98,12 @@ def merge(live, applied):
     """A copy of `live` with what an apply configuration says of it."""
     live = copy.deepcopy(live)
     for field, value in applied.items():
-        if field in _KEYS:
-            live[field] = _merge_list(live.get(field) or [], value, _KEYS[field])
+        if field in pods.KEYED_LISTS:
+            live[field] = _merge_list(live.get(field) or [], value, pods.KEYED_LISTS[field])
         elif isinstance(value, dict):
             live[field] = merge(live.get(field) or {}, value)
+        elif isinstance(value, list):
+            raise PolicyError("may not mutate atomic arrays, maps or structs: %s" % field)
         else:
             live[field] = value
     return live
