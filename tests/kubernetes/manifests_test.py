@@ -6,13 +6,14 @@ import copy
 import itertools
 import re
 import subprocess
+import tomllib
 import unittest
 
 import manifests
 
 # In the order in which they are listed, and what each needs besides.
 COMPONENTS = {"etcd": (), "cert-manager": (), "prometheus-operator": (), "dra": (), "ucx": (),
-              "rdma": ("ucx",), "jail-strict": (), "dev": (), "injection": (),
+              "rdma": ("ucx",), "jail-strict": (), "dev": (), "operator-roles": (), "injection": (),
               "service-account-tenants": (),
               "admission-policy": ("injection",), "webhook": ("cert-manager", "injection")}
 # Those of which one is enough.
@@ -100,6 +101,15 @@ class ProgramsTest(unittest.TestCase):
                 known = re.sub("^no", "", flag.lstrip("-")) if flag.startswith("--no") else flag.lstrip("-")
                 self.assertIn(known, self.known[program], "%s of %s" % (flag, name))
 
+    def test_containers_start_what_their_images_have(self):
+        images = tomllib.loads((manifests.ROOT / "deploy/image/images.toml").read_text(encoding="utf-8"))["image"]
+        known = {"/usr/lib/warpline/" + program for image in images for program in image["programs"]}
+        known |= {"/" + file["to"] for image in images for file in image.get("files", ())}
+        for name in ["base", *manifests.overlays()]:
+            for workload in manifests.workloads(manifests.render(name)):
+                for container in manifests.containers(workload):
+                    self.assertIn(container["command"][-1], known, name)
+
     def test_slices_are_options_of_hold(self):
         data = manifests.find(manifests.render("overlays/admission-policy"), "ConfigMap",
                               "warpline-injection")["data"]
@@ -186,6 +196,11 @@ class RulesTest(unittest.TestCase):
     def test_a_role(self):
         self.objects.append({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
                              "metadata": {"name": "all"}, "rules": []})
+        self.assert_found("needs a right at the API")
+
+    def test_a_binding(self):
+        self.objects.append({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                             "metadata": {"name": "warpline-enroll"}})
         self.assert_found("needs a right at the API")
 
     def test_selectors_that_select_nothing(self):

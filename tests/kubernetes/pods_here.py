@@ -25,11 +25,15 @@ class Machine:
         self.root = pathlib.Path(root)
         self.installation = installation
         self.objects = objects
-        # They are free at all addresses of this host.
-        self.ports = {port: str(local_server.free_port("0.0.0.0")) for port in PORTS}
+        self.ports = self._choose_ports()
         self.secrets = {}  # (namespace, name) -> {key: text}
         self.config_maps = {}  # Those that people make: name -> {key: text}
         self.sign = None  # What makes the ServiceAccount's token: (audience, namespace) -> text.
+
+    @staticmethod
+    def _choose_ports():
+        """Port in the manifests -> one that is free at all addresses of this host."""
+        return {port: str(local_server.free_port("0.0.0.0")) for port in PORTS}
 
     def here(self, text, address="127.0.0.1"):
         """The text with ports, names of hosts and the installation as they are here; `address` is the
@@ -77,14 +81,23 @@ class Machine:
             if "fieldRef" in source:
                 value = fields[source["fieldRef"]["fieldPath"]]
             elif "configMapKeyRef" in source:
-                key = source["configMapKeyRef"]
-                value = manifests.find(self.objects, "ConfigMap", key["name"])["data"][key["key"]]
+                value = self.config_map_value(source["configMapKeyRef"])
             found[variable["name"]] = value
         return found
+
+    def config_map_value(self, key):
+        return manifests.find(self.objects, "ConfigMap", key["name"])["data"][key["key"]]
 
     def start(self, container, volumes, fields=None, program=None, pod_security=None,
               address="127.0.0.1"):
         """Starts the container, or `program` in its place, and returns the process."""
+        command, env = self.prepare(container, volumes, fields, program, pod_security, address)
+        return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def prepare(self, container, volumes, fields=None, program=None, pod_security=None,
+                address="127.0.0.1"):
+        """Returns the command and the environment that start the container, or `program` in its place."""
         env = self._variables(container, fields or {})
 
         def expand(text):
@@ -112,9 +125,7 @@ class Machine:
         env = {name: put(value) for name, value in env.items()}
         env["PATH"] = "/usr/bin:/bin"
         security = {**(pod_security or {}), **container.get("securityContext", {})}
-        return subprocess.Popen([*self._as_user(security), *command], env=env, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                start_new_session=True)
+        return [*self._as_user(security), *command], env
 
     @staticmethod
     def _as_user(security):
