@@ -75,17 +75,6 @@ struct SubmitContext {
   uint32_t queue_depth = 0;  // Sessions that the tenant has on the device already.
 };
 
-// A lease is to be placed. kScore, kReject. Of schedulers; a server does not ask it.
-struct AdmitContext {
-  ContextHead head;
-  uint64_t wanted_bytes = 0;
-  uint64_t free_bytes = 0;
-  uint32_t wanted_share = 0;
-  uint32_t given_share = 0;
-  uint32_t leases = 0;
-  int32_t priority = 0;
-};
-
 // The slice has work for an engine that is to be given to somebody. kRun, kScore, kHold, kSkip: of
 // those that may run the one with the highest score does, and of equal ones that which has waited
 // the longest; kRun is a score of 0.
@@ -245,7 +234,6 @@ class Policy {
   virtual Wishes wishes() const { return {}; }
 
   virtual Verdict OnSubmit(const SubmitContext&) { return {}; }
-  virtual Verdict OnAdmit(const AdmitContext&) { return {}; }
   virtual Verdict OnDispatch(const DispatchContext&) { return {}; }
   virtual Verdict OnPreempt(const PreemptContext&) { return {}; }
   virtual void OnRetire(const RetireContext&) {}

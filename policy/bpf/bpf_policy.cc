@@ -33,14 +33,6 @@ WARPLINE_SAME(SubmitContext, warpline_on_submit, expected_ns);
 WARPLINE_SAME(SubmitContext, warpline_on_submit, call_class);
 WARPLINE_SAME(SubmitContext, warpline_on_submit, queue_depth);
 
-WARPLINE_BEGINS(AdmitContext, warpline_on_admit);
-WARPLINE_SAME(AdmitContext, warpline_on_admit, wanted_bytes);
-WARPLINE_SAME(AdmitContext, warpline_on_admit, free_bytes);
-WARPLINE_SAME(AdmitContext, warpline_on_admit, wanted_share);
-WARPLINE_SAME(AdmitContext, warpline_on_admit, given_share);
-WARPLINE_SAME(AdmitContext, warpline_on_admit, leases);
-WARPLINE_SAME(AdmitContext, warpline_on_admit, priority);
-
 WARPLINE_BEGINS(DispatchContext, warpline_on_dispatch);
 WARPLINE_SAME(DispatchContext, warpline_on_dispatch, credit_ns);
 WARPLINE_SAME(DispatchContext, warpline_on_dispatch, wait_ns);
@@ -169,10 +161,6 @@ Verdict BpfPolicy::Ask(size_t hook, const void* context, size_t bytes) const {
 
 Verdict BpfPolicy::OnSubmit(const SubmitContext& context) {
   return Ask(kOnSubmit, &context, sizeof(context));
-}
-
-Verdict BpfPolicy::OnAdmit(const AdmitContext& context) {
-  return Ask(kOnAdmit, &context, sizeof(context));
 }
 
 Verdict BpfPolicy::OnDispatch(const DispatchContext& context) {

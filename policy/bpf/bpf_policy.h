@@ -35,7 +35,6 @@ class BpfPolicy : public Policy {
   std::string_view name() const override { return options_.name; }
   Wishes wishes() const override;
   Verdict OnSubmit(const SubmitContext& context) override;
-  Verdict OnAdmit(const AdmitContext& context) override;
   Verdict OnDispatch(const DispatchContext& context) override;
   Verdict OnPreempt(const PreemptContext& context) override;
   void OnRetire(const RetireContext& context) override;

@@ -91,7 +91,6 @@ TEST_F(BpfPolicyTest, OtherHooksAreTheDefault) {
   ASSERT_TRUE(policy.ok());
   EXPECT_EQ((*policy)->name(), "mine");
   EXPECT_EQ((*policy)->OnSubmit({}).action, Action::kDefault);
-  EXPECT_EQ((*policy)->OnAdmit({}).action, Action::kDefault);
   EXPECT_EQ((*policy)->OnPreempt({}).action, Action::kDefault);
   EXPECT_EQ((*policy)->OnMemFault({}).action, Action::kDefault);
   EXPECT_EQ((*policy)->OnReclaim({}).action, Action::kDefault);
@@ -123,12 +122,11 @@ TEST_F(BpfPolicyTest, SaysWhetherItExpectsArrivals) {
 }
 
 TEST_F(BpfPolicyTest, EveryHookIsAsked) {
-  for (const char* hook : {"on_submit", "on_admit", "on_dispatch", "on_preempt", "on_retire",
-                           "on_mem_fault", "on_reclaim", "on_copy_enqueue", "on_power"}) {
+  for (const char* hook : {"on_submit", "on_dispatch", "on_preempt", "on_retire", "on_mem_fault",
+                           "on_reclaim", "on_copy_enqueue", "on_power"}) {
     const auto policy = Load(MakeObject(hook, Assemble("r1 = 1; call 4; r0 = 1; exit")));
     ASSERT_TRUE(policy.ok()) << policy.status();
     (*policy)->OnSubmit({});
-    (*policy)->OnAdmit({});
     (*policy)->OnDispatch({});
     (*policy)->OnPreempt({});
     (*policy)->OnRetire({});

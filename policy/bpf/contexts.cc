@@ -35,17 +35,6 @@ constexpr std::array kOnSubmitFields = {
 };
 static_assert(AreWhole(kOnSubmitFields, sizeof(warpline_on_submit)));
 
-constexpr std::array kOnAdmitFields = {
-    WARPLINE_HEAD(warpline_on_admit),
-    WARPLINE_FIELD(warpline_on_admit, wanted_bytes),
-    WARPLINE_FIELD(warpline_on_admit, free_bytes),
-    WARPLINE_FIELD(warpline_on_admit, wanted_share),
-    WARPLINE_FIELD(warpline_on_admit, given_share),
-    WARPLINE_FIELD(warpline_on_admit, leases),
-    WARPLINE_FIELD(warpline_on_admit, priority),
-};
-static_assert(AreWhole(kOnAdmitFields, sizeof(warpline_on_admit)));
-
 constexpr std::array kOnDispatchFields = {
     WARPLINE_HEAD(warpline_on_dispatch),
     WARPLINE_FIELD(warpline_on_dispatch, credit_ns),
@@ -140,7 +129,6 @@ static_assert(AreWhole(kOnPowerFields, sizeof(warpline_on_power)));
 // In the order of WarplineHook.
 constexpr std::array<Hook, kWarplineHooks> kHooks = {{
     {"on_submit", sizeof(warpline_on_submit), kOnSubmitFields},
-    {"on_admit", sizeof(warpline_on_admit), kOnAdmitFields},
     {"on_dispatch", sizeof(warpline_on_dispatch), kOnDispatchFields},
     {"on_preempt", sizeof(warpline_on_preempt), kOnPreemptFields},
     {"on_retire", sizeof(warpline_on_retire), kOnRetireFields},

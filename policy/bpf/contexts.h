@@ -12,7 +12,6 @@ namespace warpline::policy::bpf {
 // Where the hooks are in WarplineHooks().
 enum WarplineHook : size_t {
   kOnSubmit,
-  kOnAdmit,
   kOnDispatch,
   kOnPreempt,
   kOnRetire,

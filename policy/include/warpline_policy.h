@@ -51,18 +51,6 @@ struct warpline_on_submit {
   unsigned int queue_depth;       /* sessions that the tenant has on the device already */
 };
 
-/* A lease is to be placed on a node. Verdicts: SCORE, REJECT. Of schedulers: a server does not ask.
- */
-struct warpline_on_admit {
-  WARPLINE_CONTEXT_HEAD;
-  unsigned long long wanted_bytes;
-  unsigned long long free_bytes;
-  unsigned int wanted_share;
-  unsigned int given_share;
-  unsigned int leases;
-  int priority;
-};
-
 /* The slice has work for an engine that is to be given to somebody. Verdicts: RUN, SCORE, HOLD,
  * SKIP. Of those that may run the one with the highest score does; RUN is a score of 0. */
 struct warpline_on_dispatch {
