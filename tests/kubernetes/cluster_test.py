@@ -2,6 +2,7 @@
 """The manifests of deploy/kubernetes and a real API server: it takes every overlay, and its controllers
 make the pods. Its admission answers for pods of every odd shape, and schedulers are upgraded and
 drained. Nothing of Warpline but the webhook runs here."""
+import subprocess
 import unittest
 
 import cluster_case
@@ -64,6 +65,43 @@ class OverlaysTest(HollowCase):
         for item in manifests.render(name):
             if item["kind"] not in lacking and "namespace" not in item["metadata"]:
                 self.kubectl("delete", "--wait=false", item["kind"].lower(), item["metadata"]["name"])
+        self.await_gone("/api/v1/namespaces/warpline", "the namespace")
+
+
+class ChartTest(HollowCase):
+    """The Helm chart, installed, changed, taken back and removed."""
+
+    def helm(self, *arguments):
+        done = subprocess.run(
+            [str(self.cluster.binaries / "helm"), "--kubeconfig=" + self.cluster.kubeconfig("admin"),
+             "--namespace=warpline", *arguments], capture_output=True, text=True, check=False,
+            env={"HOME": str(self.folder), "PATH": "/usr/bin:/bin"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def servers_have(self, argument):
+        found = self.cluster.api.get("/apis/apps/v1/namespaces/warpline/daemonsets/warpline-server")
+        return argument in manifests.containers(found)[0]["args"]
+
+    def test_the_chart_is_installed_changed_and_taken_back(self):
+        if not (self.cluster.binaries / "helm").exists():
+            self.skipTest("there is no helm")
+        chart = str(manifests.copied_chart())
+        policies = str(self.has("MutatingAdmissionPolicy")).lower()
+        self.kubectl("apply", "--filename=%s/base/namespace.yaml" % chart)
+        settings = ["--set=components.etcd=true", "--set=components.prometheus-operator=true",
+                    "--set=components.admission-policy=" + policies]
+        self.helm("install", "warpline", chart, *settings)
+        self.await_workloads()
+        self.helm("upgrade", "warpline", chart, *settings, "--set=server.args={--drain_seconds=60}")
+        self.assertTrue(self.servers_have("--drain_seconds=60"))
+        self.await_workloads()
+        self.helm("rollback", "warpline", "1")
+        self.assertFalse(self.servers_have("--drain_seconds=60"))
+        self.assertEqual(self.events("FailedCreate"), [])
+        self.helm("uninstall", "warpline")
+        self.assertEqual(self.workloads(), [])
+        self.kubectl("delete", "namespace", "warpline", "--wait=false")
         self.await_gone("/api/v1/namespaces/warpline", "the namespace")
 
 
