@@ -78,7 +78,7 @@ class PageTest(unittest.TestCase):
 
     def test_signing_out_leaves_nothing(self):
         self.see(scenes.idle)
-        self.assertIn("gpu-a01", self.browser.text())
+        self.browser.until_text("gpu-a01")  # The map is drawn after the rest.
         self.browser.driver.find_element("id", "sign-out").click()
         text = self.browser.js("return document.documentElement.outerHTML")
         for word in ("gpu-a01", "research", "medium"):
@@ -115,6 +115,7 @@ class PageTest(unittest.TestCase):
 
     def test_a_scheduler_that_dies_is_said_and_comes_back(self):
         made = self.see(scenes.idle)
+        self.browser.until_text("gpu-a01", "#map")
         made.kill()
         self.browser.until_text("does not answer", "#banner")
         self.assertIn("gpu-a01", self.browser.text("#map"))
