@@ -33,6 +33,8 @@ ssize_t SendWithFds(int socket, std::string_view bytes, absl::Span<const int> fd
   return sent;
 }
 
+namespace {
+
 void CollectFds(const msghdr& header, std::vector<UniqueFd>* fds) {
   for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
        control = CMSG_NXTHDR(const_cast<msghdr*>(&header), control)) {
@@ -44,6 +46,28 @@ void CollectFds(const msghdr& header, std::vector<UniqueFd>* fds) {
       fds->emplace_back(fd);
     }
   }
+}
+
+}  // namespace
+
+ssize_t ReceiveWithFds(int socket, void* buffer, size_t bytes, int flags,
+                       std::vector<UniqueFd>* fds, int* got_flags) {
+  fds->clear();
+  iovec part = {buffer, bytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kKernelMaxFds)];
+  msghdr header = {};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof(control);
+  ssize_t got;
+  do {
+    got = recvmsg(socket, &header, flags | MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return got;
+  CollectFds(header, fds);
+  *got_flags = header.msg_flags;
+  return got;
 }
 
 }  // namespace warpline

@@ -22,8 +22,13 @@ inline constexpr size_t kKernelMaxFds = 253;
 // `flags` are more of sendmsg()'s.
 ssize_t SendWithFds(int socket, std::string_view bytes, absl::Span<const int> fds, int flags = 0);
 
-// Appends the descriptors that a received message holds to `*fds`, which owns them then.
-void CollectFds(const msghdr& header, std::vector<UniqueFd>* fds);
+// Receives one message of at most `bytes` bytes into `buffer`, and replaces `*fds` by the
+// descriptors that came with it, close-on-exec. There is room for all that the kernel passes on, so
+// that none is left in it. Returns what recvmsg() does, with errno; it is repeated when a signal
+// interrupts it. `flags` are more of recvmsg()'s, and `*got_flags` are the message's, such as
+// MSG_TRUNC.
+ssize_t ReceiveWithFds(int socket, void* buffer, size_t bytes, int flags,
+                       std::vector<UniqueFd>* fds, int* got_flags);
 
 }  // namespace warpline
 

@@ -75,27 +75,15 @@ absl::Status ReceivePacket(int fd, google::protobuf::MessageLite* message,
   if (fds != nullptr) fds->clear();
   message->Clear();
   thread_local const std::unique_ptr<char[]> buffer(new char[kMaxPacketBytes + 1]);
-  iovec iov = {buffer.get(), kMaxPacketBytes + 1};
-  // Room for all that the kernel passes on leaves none behind in it, and lets us close surplus
-  // ones.
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kKernelMaxFds)];
-  msghdr header = {};
-  header.msg_iov = &iov;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof(control);
-  ssize_t got;
-  do {
-    got = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+  std::vector<UniqueFd> received;
+  int flags = 0;
+  const ssize_t got = ReceiveWithFds(fd, buffer.get(), kMaxPacketBytes + 1, 0, &received, &flags);
   if (got < 0) {
     if (errno == EAGAIN) return absl::NotFoundError("no packet");
     return ErrnoStatus("recvmsg");
   }
-  std::vector<UniqueFd> received;
-  CollectFds(header, &received);
   if (got == 0) return absl::UnavailableError("peer closed");
-  if ((header.msg_flags & MSG_TRUNC) != 0 || received.size() > kMaxPacketFds) {
+  if ((flags & MSG_TRUNC) != 0 || received.size() > kMaxPacketFds) {
     return absl::InvalidArgumentError("packet too large");
   }
   if (!message->ParseFromArray(buffer.get() + 1, static_cast<int>(got) - 1)) {
@@ -103,7 +91,7 @@ absl::Status ReceivePacket(int fd, google::protobuf::MessageLite* message,
   }
   // There is room for everything that the kernel passes on, so it dropped some for want of free
   // descriptor numbers.
-  if ((header.msg_flags & MSG_CTRUNC) != 0) {
+  if ((flags & MSG_CTRUNC) != 0) {
     return absl::ResourceExhaustedError("no free descriptors for those of a packet");
   }
   if (fds != nullptr) *fds = std::move(received);

@@ -22,24 +22,13 @@ absl::Status SendRecord(int socket, const void* record, size_t bytes, absl::Span
 }
 
 absl::Status ReceiveRecord(int socket, void* record, size_t bytes, std::vector<UniqueFd>* fds) {
-  fds->clear();
-  iovec part = {record, bytes};
-  // The kernel closes what there is no room for, and says so.
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostFds)];
-  msghdr header = {};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof(control);
-  ssize_t got;
-  do {
-    got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+  int flags = 0;
+  const ssize_t got = ReceiveWithFds(socket, record, bytes, 0, fds, &flags);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return absl::NotFoundError("no record");
   if (got < 0) return absl::UnavailableError(absl::StrCat("recvmsg, ", errno));
-  CollectFds(header, fds);
   if (got == 0) return absl::UnavailableError("the peer has closed");
-  if (static_cast<size_t>(got) != bytes || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+  const bool is_whole = static_cast<size_t>(got) == bytes && fds->size() <= kMostFds;
+  if (!is_whole || (flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     fds->clear();
     return absl::InvalidArgumentError("a record of another size");
   }

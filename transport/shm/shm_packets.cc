@@ -18,10 +18,7 @@ namespace {
 
 constexpr size_t kFds = 6;
 
-// Owns what came, whether it is used or not.
-std::optional<ConnectionRings> TakeRings(const msghdr& message) {
-  std::vector<UniqueFd> fds;
-  CollectFds(message, &fds);
+std::optional<ConnectionRings> RingsOf(std::vector<UniqueFd> fds) {
   if (fds.size() != kFds) return std::nullopt;
   return ConnectionRings{{std::move(fds[0]), std::move(fds[1]), std::move(fds[2])},
                          {std::move(fds[3]), std::move(fds[4]), std::move(fds[5])}};
@@ -43,22 +40,15 @@ void SendTaken(int socket, const ConnectionRings& rings) {
 
 absl::StatusOr<std::optional<Received>> Receive(int socket) {
   char bytes[kMaxStatusPacket];
-  iovec part = {bytes, sizeof(bytes)};
-  alignas(cmsghdr) char control[CMSG_SPACE(kFds * sizeof(int))];
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  ssize_t got;
-  do {
-    got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
+  std::vector<UniqueFd> fds;
+  int flags = 0;
+  const ssize_t got = ReceiveWithFds(socket, bytes, sizeof(bytes), MSG_DONTWAIT, &fds, &flags);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
   if (got <= 0) return absl::UnavailableError("connection lost");
   Received received;
-  received.rings = TakeRings(message);
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+  const bool too_many = fds.size() > kFds;
+  received.rings = RingsOf(std::move(fds));
+  if (too_many || (flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
       !DecodeStatus({bytes, static_cast<size_t>(got)}, &received.status)) {
     return absl::InvalidArgumentError("the peer's last word is no status");
   }
