@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -28,28 +27,13 @@ constexpr size_t kMostNameBytes = 64;
 constexpr size_t kMostFileBytes = 256 << 10;
 constexpr char kSuffix[] = ".program";
 
-absl::Status Failed(const std::string& path, int error) {
-  const std::string text = absl::StrCat(path, ": ", std::strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(text);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::PermissionDeniedError(text);
-    default:
-      return absl::UnavailableError(text);
-  }
-}
-
 std::string PathOf(const std::string& dir, absl::string_view name) {
   return absl::StrCat(dir, "/", name, kSuffix);
 }
 
 absl::Status CheckFolder(const std::string& dir) {
   struct stat info;
-  if (stat(dir.c_str(), &info) != 0) return Failed(dir, errno);
+  if (stat(dir.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, dir);
   if (!S_ISDIR(info.st_mode)) return absl::NotFoundError(absl::StrCat(dir, " is no folder"));
   const bool own = info.st_uid == 0 || info.st_uid == geteuid();
   if (!own || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
@@ -109,7 +93,7 @@ absl::StatusOr<VettedFolder> ReadVettedFolder(const std::string& dir,
     count += images->size();
     folder.emplace(name, *std::move(images));
   }
-  if (error) return Failed(dir, error.value());
+  if (error) return absl::ErrnoToStatus(error.value(), dir);
   if (count > kMostVettedImages) {
     return absl::ResourceExhaustedError(absl::StrCat(dir, " lists ", count, " images, and at most ",
                                                      kMostVettedImages, " can be vetted"));
@@ -128,16 +112,16 @@ absl::Status WriteProgram(const std::string& dir, const std::string& name, const
   for (const VettedImage& image : images) {
     absl::StrAppend(&text, HashText(image.hash), " ", image.bytes, " ", image.what, "\n");
   }
-  if (mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) return Failed(dir, errno);
+  if (mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) return absl::ErrnoToStatus(errno, dir);
   // A name that no reader takes for a program's.
   const std::string partial = absl::StrCat(dir, "/.", name, ".partial");
   UniqueFd fd(open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!fd.valid()) return Failed(partial, errno);
+  if (!fd.valid()) return absl::ErrnoToStatus(errno, partial);
   const bool written =
       write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
       fsync(fd.get()) == 0 && rename(partial.c_str(), PathOf(dir, name).c_str()) == 0;
   if (written) return absl::OkStatus();
-  const absl::Status failed = Failed(PathOf(dir, name), errno);
+  const absl::Status failed = absl::ErrnoToStatus(errno, PathOf(dir, name));
   unlink(partial.c_str());
   return failed;
 }
@@ -146,7 +130,7 @@ absl::Status RemoveProgram(const std::string& dir, const std::string& name) {
   if (!IsProgramName(name)) return absl::NotFoundError(absl::StrCat("no program ", name));
   if (unlink(PathOf(dir, name).c_str()) == 0) return absl::OkStatus();
   if (errno == ENOENT) return absl::NotFoundError(absl::StrCat("no program ", name, " in ", dir));
-  return Failed(PathOf(dir, name), errno);
+  return absl::ErrnoToStatus(errno, PathOf(dir, name));
 }
 
 }  // namespace warpline

@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "common/fatbin/container_scan.h"
 #include "common/fatbin/fatbin.h"
 #include "common/plain_file.h"
+#include "common/vetted/program_folder.h"
 #include "tools/cli/table.h"
 #include "tools/cli/text.h"
 
@@ -24,10 +26,13 @@ class Images {
  public:
   void Add(std::string_view bytes, const char* what) {
     VettedImage image;
-    if (!HashContent(bytes, &image.hash) || !known_.insert(image.hash).second) return;
+    if (!HashContent(bytes, &image.hash)) return;
     image.bytes = bytes.size();
     image.what = what;
-    images_.push_back(image);
+    Add(std::move(image));
+  }
+  void Add(VettedImage image) {
+    if (known_.insert(image.hash).second) images_.push_back(std::move(image));
   }
   // Adds the PTX texts of an image, which the client sends where machine code does not run.
   void AddTexts(std::string_view image) {
@@ -47,16 +52,51 @@ class Images {
   std::vector<VettedImage> images_;
 };
 
+// Returns the images of device code of a program, library, fatbin, cubin or PTX text, as the client
+// library sends them: each container, and each PTX text that it sends in a container's place. The
+// file is read as data, and may be hostile. INVALID_ARGUMENT for a file without device code, and
+// the errors of PlainFile::Open().
+absl::StatusOr<std::vector<VettedImage>> ImagesOf(const std::string& path) {
+  const auto file = PlainFile::Open(path);
+  if (!file.ok()) return file.status();
+  Images images;
+  const auto count = fatbin::ScanContainers(
+      [&file](uint64_t offset, uint64_t bytes) { return file->Read(offset, bytes); }, 0,
+      file->size(),
+      [&images](std::string_view container) {
+        images.Add(container, "fatbin");
+        images.AddTexts(container);
+      });
+  if (count.too_large > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(path,
+                                                   " has a fatbin container that is larger than ",
+                                                   ShownBytes(fatbin::kMostContainerBytes)));
+  }
+  if (images.empty() && file->size() <= fatbin::kMostContainerBytes) {
+    const std::string bytes = file->Read(0, file->size());
+    const auto entries = fatbin::ParseImage(bytes);
+    if (entries.ok() && entries->size() == 1) {
+      if (entries->front().kind == fatbin::ImageKind::kElf) images.Add(bytes, "cubin");
+      images.AddTexts(bytes);
+    }
+  }
+  if (images.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     " has no device code: expected a program, a library, a fatbin, a cubin "
+                     "or PTX"));
+  }
+  return images.Take();
+}
+
 absl::StatusOr<std::string> Add(const std::string& dir, const std::vector<std::string>& words) {
-  std::vector<VettedImage> images;
-  std::set<ContentHash> known;
+  Images all;
   for (size_t i = 1; i < words.size(); ++i) {
     auto of_file = ImagesOf(words[i]);
     if (!of_file.ok()) return of_file.status();
-    for (VettedImage& image : *of_file) {
-      if (known.insert(image.hash).second) images.push_back(std::move(image));
-    }
+    for (VettedImage& image : *of_file) all.Add(std::move(image));
   }
+  const std::vector<VettedImage> images = all.Take();
   // Otherwise servers would read none of the folder's.
   std::vector<std::string> unreadable;
   const auto folder = ReadVettedFolder(dir, &unreadable);
@@ -101,39 +141,6 @@ absl::StatusOr<std::string> List(const std::string& dir, bool json) {
 }
 
 }  // namespace
-
-absl::StatusOr<std::vector<VettedImage>> ImagesOf(const std::string& path) {
-  const auto file = PlainFile::Open(path);
-  if (!file.ok()) return file.status();
-  Images images;
-  const auto count = fatbin::ScanContainers(
-      [&file](uint64_t offset, uint64_t bytes) { return file->Read(offset, bytes); }, 0,
-      file->size(),
-      [&images](std::string_view container) {
-        images.Add(container, "fatbin");
-        images.AddTexts(container);
-      });
-  if (count.too_large > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path,
-                                                   " has a fatbin container that is larger than ",
-                                                   ShownBytes(fatbin::kMostContainerBytes)));
-  }
-  if (images.empty() && file->size() <= fatbin::kMostContainerBytes) {
-    const std::string bytes = file->Read(0, file->size());
-    const auto entries = fatbin::ParseImage(bytes);
-    if (entries.ok() && entries->size() == 1) {
-      if (entries->front().kind == fatbin::ImageKind::kElf) images.Add(bytes, "cubin");
-      images.AddTexts(bytes);
-    }
-  }
-  if (images.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path,
-                     " has no device code: expected a program, a library, a fatbin, a cubin "
-                     "or PTX"));
-  }
-  return images.Take();
-}
 
 absl::StatusOr<std::string> Program(const CommandLine& line) {
   const std::string dir = line.Has("dir") ? line.Text("dir") : kDefaultDir;
