@@ -80,6 +80,18 @@ class SavedSessionsTest(PagingCase):
         self.finish(self.started(server), server)
         self.assertIn("opened session=2", server.log())
 
+    def test_a_program_whose_results_are_on_their_way_goes_on(self):
+        # Its copies to the host fill what the worker may send, so that it waits for its client.
+        words = "--words=%d" % (1 << 22)
+        server = self.serve("--swap_host=1GiB")
+        program = self.started(server, PROGRAM, words)
+        for _ in range(6):
+            self.end(server)
+            self.assertEqual(self.saved(), ["session-1"], server.log_tail())
+            server = self.serve("--swap_host=1GiB", former=server)
+            self.await_open(server)
+        self.finish(program, server)
+
     def test_sessions_over_connections_of_their_own_go_on(self):
         self.use_tls()
         server = self.serve()

@@ -352,6 +352,11 @@ class Session : public SessionControl,
   void AwaitHandedOver() RUNS_ON(control_loop);
   // They are gone: suspends the session.
   void OnHandedOver() RUNS_ON(control_loop);
+  // A worker has to send its replies before it rests. Without a channel, the link keeps them.
+  void KeepFramesUntilItRests() RUNS_ON(control_loop);
+  // Moves to the link what would be sent to the client by now. ABORTED when that is more than a
+  // link keeps, so that the client has to take it first.
+  absl::Status KeepFrames() RUNS_ON(control_loop);
   // The session is suspended: shows what there is.
   void ShowSaved() RUNS_ON(control_loop);
   absl::StatusOr<SessionCut> MakeCut(const SessionMemory::AwayShown& away) RUNS_ON(control_loop);

@@ -28,6 +28,8 @@ using warpline_internal::SavedSession;
 namespace {
 
 constexpr size_t kUuidBytes = 16;
+// Between looks at the replies of a worker that comes to rest.
+constexpr absl::Duration kPoll = absl::Milliseconds(1);
 
 absl::StatusOr<UniqueFd> Duplicate(int fd) {
   UniqueFd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -95,6 +97,36 @@ void Session::OnHandedOver() {
     const bool busy = holdings_.devices().has_requests();
     StopSaving(busy ? absl::AbortedError("it asks for memory") : status);
   });
+  KeepFramesUntilItRests();
+}
+
+void Session::KeepFramesUntilItRests() {
+  if (!saved_ || !handed_over_ || !suspension_.under_way()) return;
+  if (const absl::Status kept = KeepFrames(); !kept.ok()) return suspension_.Forget(kept);
+  parts_.control->RunAfter(kPoll, [self = shared_from_this()] {
+    control_loop.AssertOnLoop();
+    self->KeepFramesUntilItRests();
+  });
+}
+
+absl::Status Session::KeepFrames() {
+  // There is no channel, and none comes: its part is this loop's.
+  const LoopScope scope(&channel_loop);
+  SessionLink& link = port_->link();
+  Frame frame;
+  while (port_->Pop(&frame)) {
+    if (IsCountedToClient(frame.kind)) link.OnSend(&frame);
+    frame = Frame();
+  }
+  while (link.kept_bytes() < SessionLink::kMaxKeptBytes) {
+    frame = Frame();
+    frame.kind = kReplies;
+    const auto taken = worker_.TakeReply(&frame.payload);
+    if (!taken.ok()) return taken.status();
+    if (!*taken) return absl::OkStatus();
+    link.OnSend(&frame);
+  }
+  return absl::AbortedError("its client has too much to receive");
 }
 
 void Session::ShowSaved() {
@@ -111,24 +143,10 @@ void Session::ShowSaved() {
 absl::StatusOr<SessionCut> Session::MakeCut(const SessionMemory::AwayShown& away) {
   SessionCut cut;
   SavedSession& to = cut.manifest;
+  if (const absl::Status kept = KeepFrames(); !kept.ok()) return kept;
   {
-    // There is no channel, and none comes: its part is this loop's.
     const LoopScope scope(&channel_loop);
-    SessionLink& link = port_->link();
-    Frame frame;
-    while (port_->Pop(&frame)) {
-      if (IsCountedToClient(frame.kind)) link.OnSend(&frame);
-      frame = Frame();
-    }
-    while (true) {
-      frame = Frame();
-      frame.kind = kReplies;
-      const auto taken = worker_.TakeReply(&frame.payload);
-      if (!taken.ok()) return taken.status();
-      if (!*taken) break;
-      link.OnSend(&frame);
-    }
-    SessionLink::State state = link.Show();
+    SessionLink::State state = port_->link().Show();
     to.set_done_commands(state.received_seq);
     to.set_received_controls(state.received_controls);
     to.set_sent_frames(state.sent);
