@@ -95,6 +95,7 @@ absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& t
   body.set_expires_unix_ms(absl::ToUnixMillis(token.expires));
   body.set_ends_unix_ms(ToMs(token.ends));
   body.set_epoch(token.epoch);
+  body.set_moved_from(token.moved_from);
   body.set_certificate(token.holder.certificate);
   body.set_certificate_names(token.holder.names);
   const std::string bytes = body.SerializeAsString();
@@ -133,6 +134,7 @@ absl::StatusOr<LeaseToken> OpenToken(absl::string_view text, const std::vector<V
   token.rights = body.rights();
   token.tiers = OrDefault<TierSet>(body.tiers(), kAllTiers);
   token.epoch = body.epoch();
+  token.moved_from = body.moved_from();
   token.expires = absl::FromUnixMillis(body.expires_unix_ms());
   token.holder = {.certificate = body.certificate(), .names = body.certificate_names()};
   if (body.ends_unix_ms() != 0) token.ends = absl::FromUnixMillis(body.ends_unix_ms());
@@ -160,7 +162,9 @@ absl::Status RenewHolder(const CertificateHolder& holder, LeaseToken* token) {
   return absl::OkStatus();
 }
 
-absl::Status CheckToken(const LeaseToken& token, absl::string_view server, absl::Time now) {
+namespace {
+
+absl::Status CheckTerms(const LeaseToken& token, absl::string_view server, absl::Time now) {
   if (token.server != server) {
     return absl::UnauthenticatedError(
         absl::StrCat("the token is for server ", token.server, ", this is ", server));
@@ -174,6 +178,22 @@ absl::Status CheckToken(const LeaseToken& token, absl::string_view server, absl:
         absl::StrCat("the token of lease ", token.lease, " has expired"));
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckToken(const LeaseToken& token, absl::string_view server, absl::Time now) {
+  if (!token.moved_from.empty()) {
+    return absl::UnauthenticatedError("the token moves a lease, and opens no session");
+  }
+  return CheckTerms(token, server, now);
+}
+
+absl::Status CheckTicket(const LeaseToken& token, absl::string_view server, absl::Time now) {
+  if (token.moved_from.empty()) {
+    return absl::UnauthenticatedError("the token opens sessions, and moves no lease");
+  }
+  return CheckTerms(token, server, now);
 }
 
 }  // namespace warpline

@@ -38,6 +38,9 @@ struct LeaseToken : Entitlement {
   CertificateHolder holder;
   // The number of the scheduler's term in which it was signed; 0 where only one scheduler leads.
   uint64_t epoch = 0;
+  // Not empty for a ticket: `server` may take over the lease's sessions from this one, and nobody
+  // opens a session with it.
+  std::string moved_from = {};
 };
 
 absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& token);
@@ -46,9 +49,13 @@ absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& t
 // that are safe to log. Does not judge what the token says: see CheckToken().
 absl::StatusOr<LeaseToken> OpenToken(absl::string_view text, const std::vector<VerifyKey>& keys);
 
-// Whether `token` opens a session on `server` at `now`. UNAUTHENTICATED when it has expired, is for
-// another server, or gives rights that this version does not know.
+// Returns OK if `token` opens a session on `server` at `now`. UNAUTHENTICATED when it has expired,
+// is for another server, is a ticket, or gives rights that this version does not know.
 absl::Status CheckToken(const LeaseToken& token, absl::string_view server, absl::Time now);
+
+// Returns OK if `token` is a ticket that lets `server` take over a lease at `now`. Errors are those
+// of CheckToken().
+absl::Status CheckTicket(const LeaseToken& token, absl::string_view server, absl::Time now);
 
 // Whether `holder` may use `token`. UNAUTHENTICATED when it is for another certificate. One that
 // shows none may: where there is TLS, that is somebody on a unix socket of this host.

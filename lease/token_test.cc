@@ -164,6 +164,18 @@ TEST_F(TokenTest, OtherServersExpiredAndUnknownTokensAreRefused) {
   EXPECT_FALSE(CheckToken(token_, "gpu1:14000", now_).ok());
 }
 
+TEST_F(TokenTest, TicketsOpenNoSessionAndTokensMoveNoLease) {
+  EXPECT_FALSE(CheckTicket(*OpenToken(Text(), {key_.verify_key()}), "gpu1:14000", now_).ok());
+  token_.moved_from = "gpu0:14000";
+  const auto ticket = OpenToken(Text(), {key_.verify_key()});
+  ASSERT_TRUE(ticket.ok()) << ticket.status();
+  EXPECT_EQ(ticket->moved_from, "gpu0:14000");
+  EXPECT_TRUE(CheckTicket(*ticket, "gpu1:14000", now_).ok());
+  EXPECT_FALSE(CheckTicket(*ticket, "gpu0:14000", now_).ok());
+  EXPECT_FALSE(CheckTicket(*ticket, "gpu1:14000", token_.expires).ok());
+  EXPECT_TRUE(absl::IsUnauthenticated(CheckToken(*ticket, "gpu1:14000", now_)));
+}
+
 TEST_F(TokenTest, TokenOfACertificateIsForThatCertificate) {
   const SigningKey key = SigningKey::Generate().value();
   LeaseToken token;
