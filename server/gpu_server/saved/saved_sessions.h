@@ -8,15 +8,11 @@
 //   DIR/lock                 held by the server that uses the folder
 //   DIR/host.name            a name that all its servers use, such as that of a socket
 //   DIR/session-7/manifest   SavedSession (proto/saved_session.proto)
-//   DIR/session-7/memory     the device memory, without parts that are all zeros
-//   DIR/session-7/journal    what the next worker needs (server/hostlink/handover/journal_file.h)
-//   DIR/session-7/variables  what kernels wrote to module variables, if they did
-//   DIR/session-7/staging-0  staging memory of its bulk connections
+//   DIR/session-7/memory ...  a file for each of its parts (session_parts.h)
 //   DIR/partial-7, DIR/taken-7   while they are written, and while they are taken over
 //
-// Journal, variables and staging are sparse. Their files are a row of extents: offset and size, 8
-// bytes each, and the bytes. The contents of the folder are treated as hostile: rights and quotas
-// come from the lease, never from here.
+// The contents of the folder are treated as hostile: rights and quotas come from the lease, never
+// from here.
 #ifndef WARPLINE_SERVER_GPU_SERVER_SAVED_SAVED_SESSIONS_H_
 #define WARPLINE_SERVER_GPU_SERVER_SAVED_SAVED_SESSIONS_H_
 
@@ -31,22 +27,12 @@
 #include "absl/status/statusor.h"
 #include "common/unique_fd.h"
 #include "proto/saved_session.pb.h"
-#include "server/gpu_server/memory/away_memory.h"
 #include "server/gpu_server/memory/swap_space.h"
+#include "server/gpu_server/saved/session_parts.h"
 
 namespace warpline::server {
 
-// The newest format. A session is written in the oldest one that has all of it.
-inline constexpr uint32_t kSavedSessionFormat = 2;
-
-// A session at rest, without a worker: all that another server needs to go on with it.
-struct SessionCut {
-  warpline_internal::SavedSession manifest;
-  UniqueFd journal;                  // A JournalFile's memory.
-  UniqueFd variables;                // That of CreateVariableFile(); invalid for none.
-  std::shared_ptr<AwayMemory> away;  // In host memory; null where the session has none.
-  std::vector<UniqueFd> staging;     // By the manifest's ranges of it.
-};
+inline constexpr uint32_t kSavedSessionFormat = 1;
 
 // Not thread-safe: one thread at a time. All calls block on the disk. Errors name the file.
 class SavedSessions {
@@ -88,8 +74,6 @@ class SavedSessions {
   std::string FolderOf(const char* state, uint64_t session) const;
   absl::Status WriteFiles(const std::string& folder, SessionCut* cut) const;
   absl::StatusOr<warpline_internal::SavedSession> ReadManifest(uint64_t session) const;
-  absl::Status ReadStaging(const std::string& folder, SessionCut* cut) const;
-  absl::Status ReadMemory(const std::string& folder, SessionCut* cut) const;
 
   const std::string dir_;
   SwapSpace* const space_;

@@ -50,6 +50,15 @@ void SetContents(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
+// Returns the manifest's entry for a file.
+warpline_internal::SavedFile* FileOf(warpline_internal::SavedSession* manifest,
+                                     const std::string& name) {
+  for (auto& file : *manifest->mutable_file()) {
+    if (file.name() == name) return &file;
+  }
+  return manifest->add_file();
+}
+
 class SavedSessionsTest : public testing::Test {
  protected:
   SavedSessionsTest() {
@@ -260,8 +269,7 @@ TEST_F(SavedSessionsTest, ForgedManifestsAreRefused) {
   const std::pair<const char*, std::function<void(Manifest*)>> forgeries[] = {
       {"another session", [](Manifest* m) { m->set_session(8); }},
       {"no format", [](Manifest* m) { m->set_format(0); }},
-      {"a newer format", [](Manifest* m) { m->set_format(3); }},
-      {"shared memory in a format without it", [](Manifest* m) { m->add_shared(); }},
+      {"a newer format", [](Manifest* m) { m->set_format(2); }},
       {"half a granule", [](Manifest* m) { m->mutable_range(0)->set_bytes(3 * kGranule - 1); }},
       {"no bytes", [](Manifest* m) { m->mutable_range(0)->set_bytes(0); }},
       {"a sum that overflows",
@@ -270,14 +278,15 @@ TEST_F(SavedSessionsTest, ForgedManifestsAreRefused) {
        }},
       {"more granules", [](Manifest* m) { m->add_range()->set_bytes(9 * kGranule); }},
       {"more used", [](Manifest* m) { m->set_used("\xff"); }},
-      {"a file elsewhere", [](Manifest* m) { m->mutable_journal()->set_name("../../etc/passwd"); }},
-      {"no journal", [](Manifest* m) { m->clear_journal(); }},
+      {"a file elsewhere", [](Manifest* m) { FileOf(m, "journal")->set_name("../../etc/passwd"); }},
+      {"no files", [](Manifest* m) { m->clear_file(); }},
+      {"variables without a file", [](Manifest* m) { FileOf(m, "variables")->set_name("others"); }},
       {"no secret", [](Manifest* m) { m->clear_secret(); }},
       {"staging without a file", [](Manifest* m) { m->add_staging()->set_bytes(4096); }},
       {"staging without an end",
        [](Manifest* m) { m->mutable_staging(0)->set_bytes(~uint64_t{0}); }},
-      {"no hash", [](Manifest* m) { m->mutable_memory()->clear_sha256(); }},
-      {"a larger file", [](Manifest* m) { m->mutable_memory()->set_bytes(~uint64_t{0}); }},
+      {"no hash", [](Manifest* m) { FileOf(m, "memory")->clear_sha256(); }},
+      {"a larger file", [](Manifest* m) { FileOf(m, "memory")->set_bytes(~uint64_t{0}); }},
   };
   for (const auto& [what, change] : forgeries) {
     Write(7);
@@ -300,7 +309,7 @@ TEST_F(SavedSessionsTest, ExtentsStayInTheirMemory) {
     bytes += "xx";
     SetContents(File(7, "journal"), bytes);
     Forge(
-        [&](warpline_internal::SavedSession* m) { m->mutable_journal()->set_bytes(bytes.size()); });
+        [&](warpline_internal::SavedSession* m) { FileOf(m, "journal")->set_bytes(bytes.size()); });
     EXPECT_TRUE(absl::IsInvalidArgument(saved_->Read(7).status())) << extent.offset;
     fs::remove_all(dir_ / "session-7");
   }
