@@ -58,6 +58,8 @@ Decision Allocator::Apply(const Event& event) {
       up_.erase(event.remove_server());
       cordons_.erase(event.remove_server());
       Cancel(0, event.remove_server(), "its server has gone", &decision);
+      EndMovesOf(event.remove_server(), /*from=*/true,
+                 absl::StrCat("server ", event.remove_server(), " has left the pool"), &decision);
       pool_.RemoveServer(event.remove_server());
       break;
     case Event::kCordon:
@@ -82,7 +84,16 @@ Decision Allocator::Apply(const Event& event) {
       Restore(event.restore());
       return decision;
     case Event::kRelease:
-      Release(event.release());
+      Release(event.release(), &decision);
+      break;
+    case Event::kMove:
+      BeginMove(event.move(), &decision);
+      return decision;
+    case Event::kCommitMove:
+      CommitMove(event.commit_move(), &decision);
+      break;
+    case Event::kEndMove:
+      GiveMoveRoom(event.end_move().lease());
       break;
     case Event::kAsk:
       AnswerAsk(event.ask(), &decision);
@@ -100,6 +111,9 @@ Decision Allocator::Apply(const Event& event) {
       break;
     case Event::kWaiting:
       RestoreWaiting(event.waiting());
+      return decision;
+    case Event::kMoving:
+      RestoreMove(event.moving());
       return decision;
     case Event::kNotice:
       notices_[event.notice().lease()] = event.notice();
@@ -125,8 +139,8 @@ Decision Allocator::Apply(const Event& event) {
 void Allocator::PutServer(const warpline_placement::Server& server) {
   std::vector<DeviceSpec> devices;
   for (const auto& device : server.devices()) {
-    devices.push_back(
-        {device.uuid(), device.capacity_bytes(), device.nvlink_group(), device.numa_group()});
+    devices.push_back({device.uuid(), device.capacity_bytes(), device.nvlink_group(),
+                       device.numa_group(), device.model()});
   }
   if (server.up()) {
     up_.insert(server.name());
@@ -158,13 +172,15 @@ void Allocator::SetCordon(const warpline_placement::Cordon& cordon, Decision* de
   }
   cordons_[server] = cordon;
   pool_.SetUsable(server, false);
+  EndMovesOf(server, /*from=*/false, absl::StrCat("server ", server, " was cordoned meanwhile"),
+             decision);
   if (cordon.drained_ns() == 0) return;
   const ServerState* const state = pool_.FindServer(server);
   if (state == nullptr) return;
   // By their ids, so that the order is the same each time.
   std::set<std::string> leases;
   for (const Allocation* const allocation : state->allocations) {
-    // What is placed and not picked up yet never is: see PickUp().
+    // A request that is placed there is never picked up: see PickUp(). Moves to it have ended.
     if (allocation->id[0] != '#') leases.insert(allocation->id);
   }
   for (const std::string& lease : leases) Notify(NoticeOfDrain(lease, cordon), decision);
@@ -206,7 +222,13 @@ void Allocator::Restore(const warpline_placement::Lease& lease) {
   pool_.Add(std::move(allocation));
 }
 
-void Allocator::Release(const std::string& lease) {
+void Allocator::Release(const std::string& lease, Decision* decision) {
+  if (moves_.count(lease) != 0) {
+    GiveMoveRoom(lease);
+    auto* const ended = decision->add_ended_moves();
+    ended->set_lease(lease);
+    ended->set_why("the lease has ended");
+  }
   notices_.erase(lease);
   lent_.erase(lease);
   Give(lease);

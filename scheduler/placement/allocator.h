@@ -9,16 +9,19 @@
 // and their times alone, so a recorded sequence of events gives the same decisions again
 // (replay.h).
 //
-// A request that names a ticket waits when it does not fit. Whoever sent it asks again with the
-// same ticket, at the time that the decision says, until it is granted; one that is not asked for
-// any more is dropped. Requests that wait are placed by the WaitingLine's order, whatever fits
-// first; who has waited for longer than `patience` gets devices set aside, on which nothing else is
-// placed unless it surely ends before they are all free (EASY back-filling, Lifka, JSSPP 1995, with
-// a lease's end as its estimate). Where leases have no end, those that began last are taken to end
-// first: running times are long-tailed, so that what has run for long goes on for long
-// (Harchol-Balter and Downey, SIGMETRICS 1996). With `preemption`, leases of lower rank get notice
-// and end, if that helps. With `epoch`, leases that tenants have beyond their shares are lent: at
-// the end of an epoch they get notice if somebody waits who has less than its share.
+// A request that names a ticket waits when it does not fit. Its sender asks again with that ticket,
+// at the time that the decision says, until it is granted; a request that is not asked for any more
+// is dropped. Requests that wait are placed by the WaitingLine's order, those that fit first. A
+// request that has waited for longer than `patience` gets devices set aside. Nothing else is placed
+// on these unless it surely ends before they are all free (EASY back-filling, Lifka, JSSPP 1995,
+// with a lease's end as its estimate). Where leases have no end, those that began last are taken to
+// end first: running times are long-tailed, so a program that has run for long goes on for long
+// (Harchol-Balter and Downey, SIGMETRICS 1996). With `preemption`, leases of lower rank get
+// notice and end, if that helps. With `epoch`, leases that tenants have beyond their shares are
+// lent: at the end of an epoch they get notice if somebody waits who has less than its share.
+//
+// A lease that moves to another server has room at both until the move is committed or over. It
+// counts for its tenant once.
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_ALLOCATOR_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_ALLOCATOR_H_
 
@@ -45,6 +48,7 @@ namespace warpline::placement {
 using warpline_placement::Ask;
 using warpline_placement::Decision;
 using warpline_placement::Event;
+using warpline_placement::Place;
 
 struct AllocatorOptions {
   Order order = Order::kSpread;
@@ -92,6 +96,11 @@ class Allocator {
   const Pool& pool() const { return pool_; }
   const QuotaTree& quotas() const { return quotas_; }
   const WaitingLine& line() const { return line_; }
+  // The leases that are on the move.
+  const std::set<std::string>& moves() const { return moves_; }
+  // Null for a lease that is not on the move. Otherwise the room that is taken for it, which is no
+  // lease of its own. Good until the next event.
+  const Allocation* RoomOfMove(const std::string& lease) const;
   // The leases that were beyond their tenants' shares when the latest epoch ended, where everything
   // that is reserved counts as wanted.
   const std::set<std::string>& lent() const { return lent_; }
@@ -100,7 +109,7 @@ class Allocator {
   void PutServer(const warpline_placement::Server& server);
   void SetCordon(const warpline_placement::Cordon& cordon, Decision* decision);
   void Restore(const warpline_placement::Lease& lease);
-  void Release(const std::string& lease);
+  void Release(const std::string& lease, Decision* decision);
   void RestoreWaiting(const warpline_placement::Waiting& waiting);
 
   // --- Requests.
@@ -166,6 +175,20 @@ class Allocator {
   void Cancel(uint64_t waiting, const std::string& server, const std::string& why,
               Decision* decision);
 
+  // --- Moves.
+  void BeginMove(const warpline_placement::Move& move, Decision* decision);
+  // FAILED_PRECONDITION when the lease cannot be moved at all.
+  absl::StatusOr<Site> FindMoveSite(const Allocation& lease,
+                                    const warpline_placement::Move& move) const;
+  void TakeMoveRoom(const Allocation& lease, const Place& place, uint64_t number, int64_t since_ns,
+                    uint64_t milli_gpus);
+  void CommitMove(const std::string& lease, Decision* decision);
+  void GiveMoveRoom(const std::string& lease);
+  // Ends the moves to a server, and with `from` those of its leases.
+  void EndMovesOf(const std::string& server, bool from, const std::string& why, Decision* decision);
+  void AddMoves(std::vector<Event>* events) const;
+  void RestoreMove(const warpline_placement::Moving& moving);
+
   // --- Epochs.
   struct EpochView;
   // Once an epoch.
@@ -198,6 +221,7 @@ class Allocator {
   std::map<std::string, warpline_placement::Cordon> cordons_;
   std::map<std::string, warpline_placement::Notice> notices_;  // By lease.
   std::set<uint64_t> placed_;                                  // Entries that wait to be picked up.
+  std::set<std::string> moves_;                                // Leases.
   std::set<uint64_t> reserved_;                // Entries that have something set aside.
   int64_t epoch_ends_ns_ = 0;                  // 0 before the first.
   std::map<std::string, Standing> standings_;  // By tenant.

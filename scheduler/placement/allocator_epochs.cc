@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "scheduler/placement/allocator.h"
 #include "scheduler/placement/fair_shares.h"
+#include "scheduler/placement/move_room.h"
 
 namespace warpline::placement {
 namespace {
@@ -81,7 +82,7 @@ Allocator::EpochView Allocator::LookAtEpoch() const {
   }
   view.bytes_per_gpu = std::max<uint64_t>(devices == 0 ? 1 : bytes / devices, 1);
   for (const auto& [id, lease] : pool_.allocations()) {
-    if (notices_.count(id) != 0) continue;
+    if (notices_.count(id) != 0 || IsMoveRoom(id)) continue;
     view.had[lease.tenant] += lease.milli_gpus;
     view.wanted[lease.tenant] += lease.milli_gpus;
   }

@@ -54,10 +54,11 @@ std::optional<Site> Allocator::FindRoom(const Want& want, int64_t lasts_ns) cons
     }
   }
   if (until.empty()) return std::nullopt;
-  return FindSiteWhere(pool_, want, options_.order, [&](const DeviceState& device) {
-    const auto end = until.find(device.held_for);
-    return device.held_for == 0 || (end != until.end() && now_ns_ + lasts_ns <= end->second);
-  });
+  return FindSiteWhere(
+      pool_, want, options_.order, [&](const ServerState&, const DeviceState& device) {
+        const auto end = until.find(device.held_for);
+        return device.held_for == 0 || (end != until.end() && now_ns_ + lasts_ns <= end->second);
+      });
 }
 
 absl::StatusOr<Site> Allocator::Take(const std::string& lease, const Ask& ask, const Want& want,

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "scheduler/placement/allocator.h"
+#include "scheduler/placement/move_room.h"
 
 namespace warpline::placement {
 namespace {
 
-using warpline_placement::Place;
 using warpline_placement::Waiting;
 
 void AddTenants(const QuotaTree& quotas, std::vector<Event>* events) {
@@ -32,7 +32,9 @@ void AddTenants(const QuotaTree& quotas, std::vector<Event>* events) {
 
 void AddLeases(const Pool& pool, std::vector<Event>* events) {
   std::vector<const Allocation*> allocations;
-  for (const auto& [id, allocation] : pool.allocations()) allocations.push_back(&allocation);
+  for (const auto& [id, allocation] : pool.allocations()) {
+    if (!IsMoveRoom(id)) allocations.push_back(&allocation);
+  }
   std::sort(allocations.begin(), allocations.end(),
             [](const Allocation* a, const Allocation* b) { return a->number < b->number; });
   for (const Allocation* const allocation : allocations) {
@@ -98,11 +100,13 @@ std::vector<Event> Allocator::Snapshot(int64_t now_ns) const {
       added->set_capacity_bytes(device.spec.capacity_bytes);
       added->set_nvlink_group(device.spec.nvlink_group);
       added->set_numa_group(device.spec.numa_group);
+      added->set_model(device.spec.model);
     }
   }
   // Before the leases: the notices that a cordon brought follow by themselves.
   for (const auto& [name, cordon] : cordons_) *events.emplace_back().mutable_cordon() = cordon;
   AddLeases(pool_, &events);
+  AddMoves(&events);
   for (const auto& [number, entry] : line_.entries()) {
     Waiting* const waiting = events.emplace_back().mutable_waiting();
     waiting->set_number(number);

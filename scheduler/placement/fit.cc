@@ -5,7 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 
 namespace warpline::placement {
@@ -64,7 +63,7 @@ std::vector<uint32_t> SmallestGroup(const ServerState& server,
   return smallest;
 }
 
-// The best site of one server among the positions for which `usable`.
+// The best site of one server among the positions that `may_take` takes.
 struct Candidate {
   int distance = 0;
   std::tuple<uint64_t, uint32_t, uint32_t> worst;  // The rank of its worst device.
@@ -72,10 +71,10 @@ struct Candidate {
 };
 
 std::optional<Candidate> BestOf(const ServerState& server, const Want& want, Order order,
-                                absl::FunctionRef<bool(const DeviceState&)> usable) {
+                                MayTake may_take) {
   std::vector<uint32_t> fitting;
   for (uint32_t i = 0; i < server.devices.size(); ++i) {
-    if (usable(server.devices[i]) && Fits(server.devices[i], want)) fitting.push_back(i);
+    if (may_take(server, server.devices[i]) && Fits(server.devices[i], want)) fitting.push_back(i);
   }
   if (fitting.size() < want.gpus) return std::nullopt;
   Candidate candidate;
@@ -88,14 +87,13 @@ std::optional<Candidate> BestOf(const ServerState& server, const Want& want, Ord
   return candidate;
 }
 
-std::optional<Site> Scan(const Pool& pool, const Want& want, Order order,
-                         absl::FunctionRef<bool(const DeviceState&)> usable) {
+std::optional<Site> Scan(const Pool& pool, const Want& want, Order order, MayTake may_take) {
   std::optional<Candidate> best;
   uint32_t where = 0;
   for (uint32_t i = 0; i < pool.servers().size(); ++i) {
     const ServerState& server = pool.servers()[i];
     if (!server.usable || server.devices.size() < want.gpus) continue;
-    auto candidate = BestOf(server, want, order, usable);
+    auto candidate = BestOf(server, want, order, may_take);
     if (!candidate.has_value()) continue;
     if (best.has_value() &&
         std::tie(best->distance, best->worst) <= std::tie(candidate->distance, candidate->worst)) {
@@ -108,14 +106,13 @@ std::optional<Site> Scan(const Pool& pool, const Want& want, Order order,
   return SiteOf(pool, want, where, std::move(best->devices));
 }
 
-bool IsFree(const DeviceState& device) { return device.held_for == 0; }
-bool IsFreeAndWhole(const DeviceState& device) { return device.held_for == 0 && device.whole(); }
+bool IsFree(const ServerState&, const DeviceState& device) { return device.held_for == 0; }
 
 // A server with so many wholly free devices of one capacity: the one with the fewest or the most.
 std::optional<Site> FindWhole(const Pool& pool, const Want& want, Order order, uint64_t capacity,
                               const CapacityIndex& index) {
-  const auto usable = [&](const DeviceState& device) {
-    return IsFreeAndWhole(device) && device.spec.capacity_bytes == capacity;
+  const auto free_and_whole = [&](const ServerState&, const DeviceState& device) {
+    return device.held_for == 0 && device.whole() && device.spec.capacity_bytes == capacity;
   };
   std::optional<Candidate> best;
   uint32_t where = 0;
@@ -124,7 +121,7 @@ std::optional<Site> FindWhole(const Pool& pool, const Want& want, Order order, u
     size_t looked = 0;
     for (auto it = index.whole.lower_bound({count, 0});
          it != index.whole.end() && it->first == count && looked < kLookAt; ++it, ++looked) {
-      auto candidate = BestOf(pool.servers()[it->second], want, order, usable);
+      auto candidate = BestOf(pool.servers()[it->second], want, order, free_and_whole);
       if (!candidate.has_value()) continue;
       if (best.has_value() && best->distance <= candidate->distance) continue;
       best = std::move(candidate);
@@ -307,9 +304,9 @@ std::optional<Site> FindSite(const Pool& pool, const Want& want, Order order) {
 }
 
 std::optional<Site> FindSiteWhere(const Pool& pool, const Want& want, Order order,
-                                  absl::FunctionRef<bool(const DeviceState&)> usable) {
+                                  MayTake may_take) {
   if (!want.named.empty()) return std::nullopt;
-  return Scan(pool, want, order, usable);
+  return Scan(pool, want, order, may_take);
 }
 
 bool MayFit(const Pool& pool, const Want& want, uint32_t sites) {

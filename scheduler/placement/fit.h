@@ -49,10 +49,12 @@ bool CouldFit(const DeviceState& device, const Want& want);
 
 // A site on usable servers, on devices that are not set aside; nothing when there is none.
 std::optional<Site> FindSite(const Pool& pool, const Want& want, Order order);
-// The same, of any devices for which `usable`. It looks at each server, and takes none that is
-// named.
+// Decides whether a device of a server may be taken.
+using MayTake = absl::FunctionRef<bool(const ServerState&, const DeviceState&)>;
+// Returns a site on usable servers, on devices that `may_take` takes; nothing when there is none,
+// or when devices are named. It looks at each server.
 std::optional<Site> FindSiteWhere(const Pool& pool, const Want& want, Order order,
-                                  absl::FunctionRef<bool(const DeviceState&)> usable);
+                                  MayTake may_take);
 // The best `want.gpus` of the devices at `positions` of a server, in the order of positions.
 std::vector<uint32_t> PickDevices(const ServerState& server, std::vector<uint32_t> positions,
                                   uint32_t gpus, Order order);

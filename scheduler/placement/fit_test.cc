@@ -181,7 +181,7 @@ TEST(FitTest, DevicesThatAreSetAsideAreNobodyElses) {
   pool.Hold({0, 1}, 7);
   EXPECT_EQ(Find(pool, 4, Order::kSpread), "GPU-0");
   EXPECT_EQ(Names(pool, FindSiteWhere(pool, {.memory_bytes = 4 * kGiB}, Order::kSpread,
-                                      [](const DeviceState& device) {
+                                      [](const ServerState&, const DeviceState& device) {
                                         return device.held_for == 0 || device.held_for == 7;
                                       })),
             "GPU-1");
@@ -256,7 +256,8 @@ TEST(FitTest, IndexesAgreeWithTheDevices) {
                     .time_milli = static_cast<uint32_t>(random(3) * 200),
                     .gpus = static_cast<uint32_t>(1 + random(3))};
     const auto site = FindSite(pool, want, order);
-    const auto scanned = FindSiteWhere(pool, want, order, [](const DeviceState&) { return true; });
+    const auto scanned = FindSiteWhere(pool, want, order,
+                                       [](const ServerState&, const DeviceState&) { return true; });
     ASSERT_EQ(site.has_value(), scanned.has_value());
     if (site.has_value()) {
       for (const uint32_t i : site->devices) ASSERT_TRUE(Fits(pool.at({site->server, i}), want));

@@ -45,6 +45,8 @@ struct DeviceSpec {
   // Equal numbers within a server: NVLink to each other, the same NUMA node. 0 where not known.
   uint32_t nvlink_group = 0;
   uint32_t numa_group = 0;
+  // A lease moves only between devices of one model.
+  std::string model = {};
   friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
 };
 
