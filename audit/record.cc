@@ -46,6 +46,7 @@ const EventInfo kEvents[static_cast<size_t>(Event::kEventCount)] = {
     {Event::kAdminTenant, "admin.tenant", Bound::kAdminRefusals},
     {Event::kAdminServer, "admin.server", Bound::kAdminRefusals},
     {Event::kAdminRevoke, "admin.revoke", Bound::kAdminRefusals},
+    {Event::kAdminMove, "admin.move", Bound::kAdminRefusals},
     {Event::kAdminSlice, "admin.slice", Bound::kAdminRefusals},
     {Event::kCredentialRefused, "credential.refused", Bound::kCredentials},
 };

@@ -58,6 +58,7 @@ enum class Event : size_t {
   kAdminTenant,
   kAdminServer,
   kAdminRevoke,
+  kAdminMove,
   kAdminSlice,
   kCredentialRefused,
   kEventCount,

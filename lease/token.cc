@@ -96,6 +96,7 @@ absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& t
   body.set_ends_unix_ms(ToMs(token.ends));
   body.set_epoch(token.epoch);
   body.set_moved_from(token.moved_from);
+  body.set_move(token.move);
   body.set_certificate(token.holder.certificate);
   body.set_certificate_names(token.holder.names);
   const std::string bytes = body.SerializeAsString();
@@ -135,6 +136,7 @@ absl::StatusOr<LeaseToken> OpenToken(absl::string_view text, const std::vector<V
   token.tiers = OrDefault<TierSet>(body.tiers(), kAllTiers);
   token.epoch = body.epoch();
   token.moved_from = body.moved_from();
+  token.move = body.move();
   token.expires = absl::FromUnixMillis(body.expires_unix_ms());
   token.holder = {.certificate = body.certificate(), .names = body.certificate_names()};
   if (body.ends_unix_ms() != 0) token.ends = absl::FromUnixMillis(body.ends_unix_ms());

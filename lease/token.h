@@ -25,6 +25,7 @@ inline constexpr size_t kMaxTokenText = 2048;
 struct CertificateHolder {
   std::string certificate = {};  // Its SHA-256 in hexadecimal.
   std::string names = {};        // What it names.
+  friend bool operator==(const CertificateHolder&, const CertificateHolder&) = default;
 };
 
 // Of a peer as Acceptor::Accept() gets it.
@@ -41,6 +42,8 @@ struct LeaseToken : Entitlement {
   // Not empty for a ticket: `server` may take over the lease's sessions from this one, and nobody
   // opens a session with it.
   std::string moved_from = {};
+  // The number of the move that such a ticket is for; no other move has it.
+  uint64_t move = 0;
 };
 
 absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& token);

@@ -9,16 +9,22 @@ namespace warpline::scheduler {
 ReportAnswer::ReportAnswer(warpline_internal::ReportReply* reply)
     : reply_(reply), bytes_(reply->ByteSizeLong()) {}
 
-bool ReportAnswer::HasRoom(const std::string& lease, const std::string& reason) {
+bool ReportAnswer::HasRoom(size_t bytes) {
   constexpr size_t kOverhead = 24;  // Tags, lengths and numbers.
-  const size_t more = lease.size() + reason.size() + kOverhead;
+  const size_t more = bytes + kOverhead;
   if (bytes_ + more > kMostReportBytes) return false;
   bytes_ += more;
   return true;
 }
 
+bool ReportAnswer::AddMove(const warpline_internal::MoveOrder& order) {
+  if (!HasRoom(order.ByteSizeLong())) return false;
+  *reply_->add_moves() = order;
+  return true;
+}
+
 bool ReportAnswer::AddEnded(const std::string& lease, const EndReason& reason) {
-  if (!HasRoom(lease, reason.text)) return false;
+  if (!HasRoom(lease.size() + reason.text.size())) return false;
   auto* const ended = reply_->add_ended();
   ended->set_lease(lease);
   ended->set_reason(reason.text);
@@ -29,7 +35,7 @@ bool ReportAnswer::AddEnded(const std::string& lease, const EndReason& reason) {
 
 bool ReportAnswer::AddEnding(const std::string& lease, const EndReason& reason,
                              uint32_t ends_in_ms) {
-  if (!HasRoom(lease, reason.text)) return false;
+  if (!HasRoom(lease.size() + reason.text.size())) return false;
   auto* const ending = reply_->add_ending();
   ending->set_lease(lease);
   ending->set_reason(reason.text);

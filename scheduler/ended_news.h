@@ -23,12 +23,13 @@ class ReportAnswer {
   // These return false, and add nothing, where there is no room: it is told with the next answer.
   bool AddEnded(const std::string& lease, const EndReason& reason);
   bool AddEnding(const std::string& lease, const EndReason& reason, uint32_t ends_in_ms);
+  bool AddMove(const warpline_internal::MoveOrder& order);
 
   // Returns whether this answer says that the lease has ended.
   bool Tells(const std::string& lease) const { return ended_.count(lease) > 0; }
 
  private:
-  bool HasRoom(const std::string& lease, const std::string& reason);
+  bool HasRoom(size_t bytes);
 
   warpline_internal::ReportReply* const reply_;
   std::set<std::string> ended_;

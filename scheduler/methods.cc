@@ -19,6 +19,9 @@ namespace {
 using warpline_internal::AcquireRequest;
 using warpline_internal::CordonRequest;
 using warpline_internal::LeaseToken;
+using warpline_internal::MoveCommit;
+using warpline_internal::MoveEnd;
+using warpline_internal::MoveRequest;
 using warpline_internal::Nothing;
 using warpline_internal::Operator;
 using warpline_internal::RevokeRequest;
@@ -36,6 +39,8 @@ constexpr size_t kMostRequestBytes = 64u << 10;
 
 constexpr char kReport[] = "Report";
 constexpr char kReportSessions[] = "ReportSessions";
+constexpr char kCommitMove[] = "CommitMove";
+constexpr char kEndMove[] = "EndMove";
 
 absl::StatusOr<Nothing> Done(const absl::Status& status) {
   if (!status.ok()) return status;
@@ -113,6 +118,18 @@ audit::Record Describe(const RevokeRequest& request) {
           .lease = request.lease(),
           .texts = {{"why", request.reason()}}};
 }
+audit::Record Describe(const MoveRequest& request) {
+  return {.event = audit::Event::kAdminMove,
+          .lease = request.lease(),
+          .texts = {{"to", request.to()}, {"device", request.device()}}};
+}
+
+// Requests that change nothing are not recorded.
+template <typename Request>
+bool OnlyAsks(const Request&) {
+  return false;
+}
+bool OnlyAsks(const MoveRequest& request) { return request.only_ask(); }
 
 // Has the calls of a method recorded; with `removes`, as those that remove something.
 template <typename Request>
@@ -124,6 +141,7 @@ void Audit(audit::AuditLog* log, const char* name, bool removes, UnaryMethods* m
         Request request;
         // What cannot be read is refused, and recorded as nothing in particular.
         if (!Parse(bytes, &request)) request.Clear();
+        if (OnlyAsks(request)) return std::nullopt;
         audit::Record record = Describe(request);
         if (removes) record.texts[0].second = "remove";
         return record;
@@ -168,6 +186,16 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
       Leading<TenantRequest>(role, [](Scheduler& scheduler, const auto& request) {
         return Done(scheduler.RemoveTenant(request));
       });
+  methods[Path(kCommitMove)] = Method<MoveCommit>([=](const auto& request, bool local) {
+    return AnswerLeading(
+        role, [&](Scheduler& scheduler) { return scheduler.CommitMove(request, local); });
+  });
+  methods[Path(kEndMove)] = Method<MoveEnd>([=](const auto& request, bool local) {
+    return AnswerLeading(role,
+                         [&](Scheduler& scheduler) { return scheduler.EndMove(request, local); });
+  });
+  methods[Path("Move")] = Leading<MoveRequest>(
+      role, [](Scheduler& scheduler, const auto& request) { return scheduler.Move(request); });
   methods[Path("Revoke")] = Leading<RevokeRequest>(
       role,
       [](Scheduler& scheduler, const auto& request) { return Done(scheduler.Revoke(request)); });
@@ -227,12 +255,13 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
   Audit<ServerRequest>(audit, "RemoveServer", /*removes=*/true, &methods);
   Audit<CordonRequest>(audit, "CordonServer", /*removes=*/false, &methods);
   Audit<RevokeRequest>(audit, "Revoke", /*removes=*/false, &methods);
+  Audit<MoveRequest>(audit, "Move", /*removes=*/false, &methods);
   // Those whose first field is a credential.
   NoteKnown(known, kAcquireMethod, &methods);
   for (const char* const with_credential :
-       {kReport, kReportSessions, "PutTenant", "RemoveTenant", "PutSlice", "RemoveSlice",
-        "PutServer", "RemoveServer", "CordonServer", "Revoke", "Tenants", "Slices", "Leases",
-        "Servers"}) {
+       {kReport, kReportSessions, kCommitMove, kEndMove, "Move", "PutTenant", "RemoveTenant",
+        "PutSlice", "RemoveSlice", "PutServer", "RemoveServer", "CordonServer", "Revoke", "Tenants",
+        "Slices", "Leases", "Servers"}) {
     NoteKnown(known, Path(with_credential), &methods);
   }
   return methods;
@@ -261,6 +290,10 @@ UnaryMethodQueues SchedulerQueues(const UnaryMethods& methods, const KnownCreden
   for (const auto& [path, method] : methods) queues[path] = queue(kOthers, kMostRequestBytes);
   for (const char* const name : {kReport, kReportSessions}) {
     queues[Path(name)] = queue(kReports, kMostReportMessageBytes);
+  }
+  // A session rests until its new server has its answer.
+  for (const char* const name : {kCommitMove, kEndMove}) {
+    queues[Path(name)] = queue(kReports, kMostRequestBytes);
   }
   for (const char* const path : {kAcquireMethod, kRenewMethod, kReleaseMethod, kWithdrawMethod}) {
     queues[path] = queue(kLeases, kMostRequestBytes);

@@ -19,6 +19,21 @@ MetricFamily Family(const char* name, const char* help, MetricType type, uint64_
   return {name, help, type, {metric}};
 }
 
+MetricFamily MovesFamily(const SchedulerCounts& counts) {
+  MetricFamily family = {"warpline_scheduler_moves_total",
+                         "Moves of leases to other servers that are over.",
+                         MetricType::Counter,
+                         {}};
+  for (const auto& [result, count] :
+       {std::pair("moved", counts.moved), std::pair("failed", counts.moves_failed)}) {
+    prometheus::ClientMetric metric;
+    metric.label = {{"result", result}};
+    metric.counter.value = static_cast<double>(count);
+    family.metric.push_back(std::move(metric));
+  }
+  return family;
+}
+
 void AddTenants(const std::vector<TenantCount>& tenants, std::vector<MetricFamily>* families) {
   const auto add = [&](const char* name, const char* help, uint64_t TenantCount::*field) {
     MetricFamily family = {name, help, MetricType::Gauge, {}};
@@ -80,6 +95,7 @@ std::vector<MetricFamily> SchedulerMetrics::Collect() const {
       Family("warpline_scheduler_preempted_total",
              "Leases that ended for others or for a server that was drained.", kCounter,
              counts.preempted),
+      MovesFamily(counts),
       Family("warpline_scheduler_granted_total", "Leases granted.", kCounter, counts.granted),
       Family("warpline_scheduler_refused_total", "Requests without a lease for lack of capacity.",
              kCounter, counts.refused),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "scheduler/slice_rules.h"
 
 namespace warpline::scheduler {
@@ -25,6 +26,11 @@ EndCause CauseOf(const warpline_placement::Notice& notice) {
   }
 }
 
+std::string ModelOf(const warpline_internal::ReportedDevice& device) {
+  return device.backend().empty() ? device.name()
+                                  : absl::StrCat(device.name(), " (", device.backend(), ")");
+}
+
 }  // namespace
 
 Decision PoolAllocator::Apply(Event event, absl::Time now) {
@@ -35,11 +41,15 @@ Decision PoolAllocator::Apply(Event event, absl::Time now) {
                         EndReason{notice.reason(), CauseOf(notice)}, notice.cancelled()});
     if (notice.cancelled()) {
       ending_.erase(notice.lease());
+      due_.erase(notice.lease());
     } else {
       ending_[notice.lease()] = notices_.back();
     }
   }
   for (const auto& due : decision.due()) due_.insert(due.lease());
+  for (const auto& ended : decision.ended_moves()) {
+    ended_moves_.emplace_back(ended.lease(), ended.why());
+  }
   return decision;
 }
 
@@ -78,6 +88,7 @@ void PoolAllocator::PutServer(
     added->set_capacity_bytes(device.capacity_bytes());
     added->set_nvlink_group(device.nvlink_group());
     added->set_numa_group(device.numa_group());
+    added->set_model(ModelOf(device));
   }
   Apply(std::move(event), now);
 }
@@ -134,11 +145,35 @@ void PoolAllocator::Release(const std::string& lease, absl::Time now) {
   Apply(std::move(event), now);
 }
 
+Decision PoolAllocator::BeginMove(const std::string& lease, const std::string& to,
+                                  const std::string& device, absl::Time now) {
+  Event event;
+  event.mutable_move()->set_lease(lease);
+  event.mutable_move()->set_to(to);
+  event.mutable_move()->set_device(device);
+  return Apply(std::move(event), now);
+}
+
+void PoolAllocator::CommitMove(const std::string& lease, absl::Time now) {
+  Event event;
+  event.set_commit_move(lease);
+  Apply(std::move(event), now);
+}
+
+void PoolAllocator::EndMove(const std::string& lease, const std::string& why, absl::Time now) {
+  if (allocator().moves().count(lease) == 0) return;
+  Event event;
+  event.mutable_end_move()->set_lease(lease);
+  event.mutable_end_move()->set_why(why);
+  Apply(std::move(event), now);
+}
+
 void PoolAllocator::ReleaseOfTenant(const std::string& tenant, absl::Time now) {
   std::vector<std::string> leases;
   std::vector<std::string> tickets;
   for (const auto& [id, allocation] : allocator().pool().allocations()) {
-    if (allocation.tenant == tenant) leases.push_back(id);
+    // A place that is not picked up goes with its ticket, and a move's room with its lease.
+    if (allocation.tenant == tenant && id[0] != '#') leases.push_back(id);
   }
   for (const auto& [number, entry] : allocator().line().entries()) {
     if (entry->ask.tenant() != tenant) continue;
@@ -152,7 +187,7 @@ void PoolAllocator::ReleaseOfTenant(const std::string& tenant, absl::Time now) {
 void PoolAllocator::ReleaseOfServer(const std::string& server, absl::Time now) {
   std::vector<std::string> leases;
   for (const auto& [id, allocation] : allocator().pool().allocations()) {
-    // What is placed and not picked up goes by itself.
+    // A place that is not picked up, and a move's room, go by themselves.
     if (allocation.server == server && id[0] != '#') leases.push_back(id);
   }
   std::sort(leases.begin(), leases.end());
@@ -198,6 +233,10 @@ void PoolAllocator::Advance(absl::Time now) {
 }
 
 std::vector<LeaseNotice> PoolAllocator::TakeNotices() { return std::exchange(notices_, {}); }
+
+std::vector<std::pair<std::string, std::string>> PoolAllocator::TakeEndedMoves() {
+  return std::exchange(ended_moves_, {});
+}
 
 std::vector<LeaseNotice> PoolAllocator::Due() const {
   std::vector<LeaseNotice> due;

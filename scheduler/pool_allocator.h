@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -59,6 +60,13 @@ class PoolAllocator {
   // A lease that there is; `tenant` is its tenant, if that is known.
   void Restore(const LeaseRecord& lease, const TenantRecord& tenant, absl::Time now);
   void Release(const std::string& lease, absl::Time now);
+  // Takes room for a lease at another server: GRANTED with the place, or REFUSED.
+  warpline_placement::Decision BeginMove(const std::string& lease, const std::string& to,
+                                         const std::string& device, absl::Time now);
+  // The lease is where its room was taken, and nowhere else. It has to be on the move.
+  void CommitMove(const std::string& lease, absl::Time now);
+  // OK also for a lease that is not on the move.
+  void EndMove(const std::string& lease, const std::string& why, absl::Time now);
   // Those of a tenant, or of a server, have ended together.
   void ReleaseOfTenant(const std::string& tenant, absl::Time now);
   void ReleaseOfServer(const std::string& server, absl::Time now);
@@ -70,6 +78,8 @@ class PoolAllocator {
 
   // What there is to be said since the last call.
   std::vector<LeaseNotice> TakeNotices();
+  // The moves that something else has ended since the last call: leases, and why.
+  std::vector<std::pair<std::string, std::string>> TakeEndedMoves();
   // Leases whose time has come, each until it is released.
   std::vector<LeaseNotice> Due() const;
   // Null for a lease that may stay. Good until the next change.
@@ -83,6 +93,7 @@ class PoolAllocator {
 
   const std::unique_ptr<placement::RecordedAllocator> allocator_;
   std::vector<LeaseNotice> notices_;
+  std::vector<std::pair<std::string, std::string>> ended_moves_;
   std::map<std::string, LeaseNotice> ending_;
   std::set<std::string> due_;
 };

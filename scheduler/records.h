@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "lease/end_reason.h"
 #include "lease/rights.h"
+#include "lease/token.h"
 #include "proto/tier.h"
 
 namespace warpline::scheduler {
@@ -124,6 +126,18 @@ enum class LeaseState {
   kReleased,  // By its holder. Kept for as long.
 };
 
+// How a lease came to its server from another one. It stays known, so that both servers can be told
+// whose the sessions are, whatever happens to the scheduler.
+struct MovedLease {
+  uint64_t number = 0;  // The move's (LeaseToken::move); 0 for a lease that has never moved.
+  std::string from = {};
+  uint64_t from_instance = 0;  // The process of `from` that had its sessions (ServerInstance).
+  absl::Time at = absl::UnixEpoch();
+  // The numbers of its sessions, at `from` and here.
+  std::vector<std::pair<uint64_t, uint64_t>> sessions = {};
+  friend bool operator==(const MovedLease&, const MovedLease&) = default;
+};
+
 struct LeaseRecord {
   std::string id;
   std::string tenant;
@@ -142,6 +156,9 @@ struct LeaseRecord {
   absl::Time ends = absl::InfiniteFuture();  // The end, even if it is renewed.
   // The slice that it is of, as that was when the lease was made; without a name for none.
   SliceRecord slice = {};
+  // The client certificate for which the latest token is; empty for none.
+  CertificateHolder holder = {};
+  MovedLease moved = {};
 
   // The memory on all devices together.
   uint64_t total_bytes() const { return memory_bytes * devices.size(); }

@@ -118,8 +118,15 @@ absl::Status Scheduler::CheckOperator(const std::string& credential) const {
 
 // --- Leases.
 
-absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const TenantRecord& tenant,
-                                               const CertificateHolder& holder) {
+TenantRecord Scheduler::TenantNamed(const std::string& name) {
+  for (const TenantRecord& known : store_->Tenants()) {
+    if (known.name == name) return known;
+  }
+  return TenantRecord();
+}
+
+LeaseToken Scheduler::TokenFor(const LeaseRecord& lease, const TenantRecord& tenant,
+                               const CertificateHolder& holder) {
   LeaseToken token;
   token.holder = holder;
   token.lease = lease.id;
@@ -133,6 +140,12 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   token.epoch = store_->epoch();
   token.expires = lease.expires;
   token.ends = lease.ends;
+  return token;
+}
+
+absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const TenantRecord& tenant,
+                                               const CertificateHolder& holder) {
+  LeaseToken token = TokenFor(lease, tenant, holder);
   if (const LeaseNotice* const notice = pool_.NoticeFor(lease.id); notice != nullptr) {
     // The server ends it by itself then.
     token.ends = std::min(token.ends, notice->deadline);
@@ -190,7 +203,8 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
     return chosen.status();
   }
   if (!chosen->has_value()) return WaitingReply(request, tenant->name, decision);
-  const std::optional<LeaseRecord>& lease = *chosen;
+  std::optional<LeaseRecord>& lease = *chosen;
+  lease->holder = holder;
   if (auto status = store_->AddLease(*lease); !status.ok()) {
     pool_.Release(lease->id, Now());
     return status;
@@ -216,6 +230,9 @@ absl::Status Scheduler::CountCall(const std::string& tenant) {
 absl::StatusOr<LeaseToken> Scheduler::OpenTokenOfOurs(const std::string& token,
                                                       const CertificateHolder& by) {
   auto opened = OpenToken(token, keys_.VerifyKeys());
+  if (opened.ok() && !opened->moved_from.empty()) {
+    opened = absl::UnauthenticatedError("the token moves a lease, and neither renews nor ends it");
+  }
   if (opened.ok()) {
     if (auto status = RenewHolder(by, &*opened); !status.ok()) opened = status;
   }
@@ -245,14 +262,10 @@ absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token, const Cert
   }
   lease->expires = std::min(now + options_.lease_ttl, lease->ends);
   lease->by_sessions = false;
+  lease->holder = opened->holder;
   if (auto status = store_->UpdateLease(*lease); !status.ok()) return status;
   // A renewed lease goes by the tenant's limits and rights of now.
-  TenantRecord tenant;
-  const auto tenants = store_->Tenants();
-  for (const TenantRecord& known : tenants) {
-    if (known.name == lease->tenant) tenant = known;
-  }
-  auto reply = ReplyFor(*lease, tenant, opened->holder);
+  auto reply = ReplyFor(*lease, TenantNamed(lease->tenant), opened->holder);
   if (reply.ok()) renewals_.Put(lease->id, certificate, *reply, now);
   return reply;
 }
@@ -277,6 +290,7 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const EndR
   renewals_.Forget(lease.id);
   if (auto status = store_->UpdateLease(lease); !status.ok()) return status;
   pool_.Release(lease.id, Now());
+  NoteEndedMoves(Now());
   // Also where no session of it runs: its token may still be good.
   if (const auto server = servers_.find(lease.server); server != servers_.end()) {
     server->second.ended.TellAll();
@@ -353,6 +367,8 @@ void Scheduler::HousekeepLeases(absl::Time now) {
           EndLease(std::move(lease), LeaseState::kRevoked,
                    {"it has lasted as long as its tenant's leases may", EndCause::kNamesNobody});
     } else {
+      // Its sessions rest, and its server may report them or not.
+      if (pool_.allocator().moves().count(lease.id) != 0) continue;
       const auto server = servers_.find(lease.server);
       if (server != servers_.end() && !KnowsSessions(server->second, lease, now)) continue;
       ++counts_.expired;
@@ -371,6 +387,7 @@ void Scheduler::Housekeep() {
   const absl::Time now = Now();
   HousekeepServers(now);
   RefreshServers(now);
+  HousekeepMoves(now);
   HousekeepLeases(now);
   pool_.Advance(now);
   TellNotices(now);

@@ -28,6 +28,7 @@
 #include "scheduler/audit_anchors.h"
 #include "scheduler/callers.h"
 #include "scheduler/ended_news.h"
+#include "scheduler/moves.h"
 #include "scheduler/placement/allocator.h"
 #include "scheduler/pool_allocator.h"
 #include "scheduler/pool_snapshot.h"
@@ -85,6 +86,7 @@ struct SchedulerCounts {
   uint64_t capacity_bytes = 0, sessions = 0;
   uint64_t waiting = 0, preempted = 0;
   uint64_t granted = 0, refused = 0, expired = 0, revoked = 0, rejected = 0;
+  uint64_t moved = 0, moves_failed = 0;
   uint64_t duplicates = 0;  // Reports of servers by whose name another one reports.
 };
 
@@ -145,6 +147,15 @@ class Scheduler {
   // ALREADY_EXISTS, saying what to do, while another process reports by the server's name.
   absl::StatusOr<warpline_internal::ReportReply> Report(
       const warpline_internal::ServerReport& report, bool local);
+  // A lease's move to another server (proto/scheduler.proto). The first is for the operator alone,
+  // and returns NOT_FOUND for what is not known, FAILED_PRECONDITION for what cannot be, and
+  // RESOURCE_EXHAUSTED without room. The others are for the server to which the lease moves, and
+  // for the one from which it does: UNAUTHENTICATED for a wrong credential or ticket.
+  absl::StatusOr<warpline_internal::MoveReply> Move(const warpline_internal::MoveRequest& request);
+  absl::StatusOr<warpline_internal::MoveCommitReply> CommitMove(
+      const warpline_internal::MoveCommit& commit, bool local);
+  absl::StatusOr<warpline_internal::MoveEndReply> EndMove(const warpline_internal::MoveEnd& end,
+                                                          bool local);
   // Takes sessions for which the server's latest report had no room. Errors as
   // ReportedSessions::Add(), INVALID_ARGUMENT as CheckSessions().
   absl::Status ReportSessions(const warpline_internal::SessionsReport& more, bool local);
@@ -269,6 +280,11 @@ class Scheduler {
   absl::StatusOr<std::optional<LeaseRecord>> ChooseOfSlice(
       const warpline_internal::AcquireRequest& request, const TenantRecord& tenant,
       bool by_sessions, warpline_placement::Decision* decision) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the token of the lease, without the end that a notice sets.
+  LeaseToken TokenFor(const LeaseRecord& lease, const TenantRecord& tenant,
+                      const CertificateHolder& holder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The tenant of an active lease, with no more than the defaults when there are no tenants.
+  TenantRecord TenantNamed(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<warpline_internal::LeaseReply> ReplyFor(const LeaseRecord& lease,
                                                          const TenantRecord& tenant,
                                                          const CertificateHolder& holder)
@@ -277,6 +293,39 @@ class Scheduler {
   absl::StatusOr<LeaseToken> OpenTokenOfOurs(const std::string& token, const CertificateHolder& by)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> FindLease(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // --- Moves.
+  // Returns OK if the lease may move to the server that the request names, if any. Replaces
+  // the beginning of a device's UUID by the UUID.
+  absl::Status CheckTarget(const LeaseRecord& lease, absl::Time now,
+                           warpline_internal::MoveRequest* request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<warpline_internal::MoveReply> BeginMove(const LeaseRecord& lease,
+                                                         warpline_internal::MoveRequest request,
+                                                         absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<warpline_internal::MoveReply> AskForMove(
+      const warpline_internal::MoveRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::string> TicketFor(LeaseRecord lease, const LeaseMove& move)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<LeaseToken> OpenTicket(const warpline_internal::MoveCommit& commit, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns FAILED_PRECONDITION if the move of this ticket cannot be committed now.
+  absl::Status CheckCommit(const LeaseToken& ticket, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<warpline_internal::MoveCommitReply> TokenAtTarget(const LeaseRecord& lease)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The move that is under way fails.
+  void FailMove(const std::string& lease, const std::string& why, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes note of the moves that the allocator has ended.
+  void NoteEndedMoves(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TellMoves(const std::string& server, absl::Time now, ReportAnswer* answer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true if the server has had the lease so lately that it cannot know yet that the lease
+  // has moved.
+  bool MayStillReport(const warpline_internal::ServerReport& report, const LeaseRecord& lease,
+                      absl::Time now) const;
+  void HousekeepMoves(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CountCall(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Revokes the active leases of a tenant and of all tenants below it.
   absl::Status RevokeTenant(const std::string& name, const EndReason& reason)
@@ -306,6 +355,7 @@ class Scheduler {
   TenantRates rates_ ABSL_GUARDED_BY(mu_);
   Renewals renewals_ ABSL_GUARDED_BY(mu_);
   PoolAllocator pool_ ABSL_GUARDED_BY(mu_);
+  MoveTable moves_ ABSL_GUARDED_BY(mu_);
   AuditAnchors anchors_ ABSL_GUARDED_BY(mu_);
   Callers callers_;
   KeyedLogBudget log_;  // By TenantKey() and ServerKey().

@@ -325,6 +325,9 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(
     const auto has = sessions.find(lease->id);
     to->set_sessions(has == sessions.end() ? 0 : has->second);
     to->set_lent(pool_.allocator().lent().count(lease->id) != 0);
+    if (const auto* const room = pool_.allocator().RoomOfMove(lease->id); room != nullptr) {
+      to->set_reason(absl::StrCat("moves to ", room->server));
+    }
     cut.Add(*to);
   }
   return cut.Finish(std::move(list));

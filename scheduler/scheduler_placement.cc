@@ -138,6 +138,8 @@ absl::Status Scheduler::TakePool(absl::Time now) {
       auto* const known = report.add_devices();
       known->set_uuid(device.uuid);
       known->set_capacity_bytes(device.capacity_bytes);
+      known->set_name(device.name);
+      known->set_backend(device.backend);
     }
     pool_.PutServer(name, report.devices(), /*up=*/false, now);
     report.Clear();
@@ -268,6 +270,7 @@ absl::Status Scheduler::Withdraw(const warpline_internal::WithdrawRequest& reque
 // --- Leases that have to end.
 
 void Scheduler::TellNotices(absl::Time now) {
+  NoteEndedMoves(now);
   for (const LeaseNotice& notice : pool_.TakeNotices()) {
     // Its holder is to hear of it with the next renewal.
     renewals_.Forget(notice.lease);
@@ -298,6 +301,7 @@ void Scheduler::EndDueLeases() {
       permit.Error("cannot end a lease: ", status.message());
     }
   }
+  NoteEndedMoves(Now());
 }
 
 absl::Status Scheduler::CordonServer(const warpline_internal::CordonRequest& request) {

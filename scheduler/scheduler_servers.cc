@@ -239,6 +239,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
       std::equal(report.devices().begin(), report.devices().end(), live.report.devices().begin(),
                  live.report.devices().end(), [](const auto& a, const auto& b) {
                    return a.uuid() == b.uuid() && a.capacity_bytes() == b.capacity_bytes() &&
+                          a.name() == b.name() && a.backend() == b.backend() &&
                           a.nvlink_group() == b.nvlink_group() && a.numa_group() == b.numa_group();
                  });
   live.report = report;
@@ -267,6 +268,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   live.told_sessions = now;
   if (auto status = EndIdleLeases(report, now, &live, answer); !status.ok()) return status;
   TellEnding(report, now, &answer);
+  TellMoves(report.name(), now, &answer);
   if (live.ended.telling()) {
     reply.set_interval_ms(static_cast<uint32_t>(
         absl::ToInt64Milliseconds(std::min(options_.report_interval, kTellOnInterval))));
@@ -280,11 +282,15 @@ absl::Status Scheduler::KeepLeases(const ServerReport& report, absl::Time now,
     if (answer->Tells(reported.lease())) continue;
     auto lease = store_->FindLease(reported.lease());
     const bool ours = lease.has_value() && lease->server == report.name();
+    if (!ours && lease.has_value() && MayStillReport(report, *lease, now)) continue;
     if (!ours || lease->state != LeaseState::kActive) {
       // Where it has no room, the server reports it again.
       answer->AddEnded(reported.lease(),
                        ours ? lease->reason
-                            : EndReason{"the scheduler does not know it", EndCause::kNamesNobody});
+                            : EndReason{lease.has_value() && lease->moved.from == report.name()
+                                            ? "it has moved to another server"
+                                            : "the scheduler does not know it",
+                                        EndCause::kNamesNobody});
       continue;
     }
     // Sessions that run keep their lease.
@@ -319,6 +325,7 @@ absl::Status Scheduler::EndIdleLeases(const ServerReport& report, absl::Time now
       permit.Info("over lease=", id, " tenant=", lease->tenant, " server=", report.name());
     }
   }
+  NoteEndedMoves(now);
   return absl::OkStatus();
 }
 

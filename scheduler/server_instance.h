@@ -26,6 +26,7 @@ class ServerInstance {
 
   // Of the report that was taken last.
   const std::string& endpoint() const { return endpoint_; }
+  uint64_t number() const { return current_; }
 
  private:
   uint64_t current_ = 0;

@@ -187,6 +187,32 @@ absl::Status Decode(absl::string_view name, const std::string& value, AuditHead*
   return absl::OkStatus();
 }
 
+namespace {
+
+void Fill(const MovedLease& moved, warpline_state::MovedLease* to) {
+  to->set_number(moved.number);
+  to->set_from(moved.from);
+  to->set_from_instance(moved.from_instance);
+  to->set_at_unix_ms(absl::ToUnixMillis(moved.at));
+  for (const auto& [there, here] : moved.sessions) {
+    to->add_sessions_from(there);
+    to->add_sessions_to(here);
+  }
+}
+
+MovedLease MovedOf(const warpline_state::MovedLease& from) {
+  MovedLease moved = {.number = from.number(),
+                      .from = from.from(),
+                      .from_instance = from.from_instance(),
+                      .at = absl::FromUnixMillis(from.at_unix_ms())};
+  for (int i = 0; i < from.sessions_from_size(); ++i) {
+    moved.sessions.emplace_back(from.sessions_from(i), from.sessions_to(i));
+  }
+  return moved;
+}
+
+}  // namespace
+
 std::string Encode(const LeaseRecord& lease) {
   warpline_state::Lease to;
   to.set_tenant(lease.tenant);
@@ -207,6 +233,9 @@ std::string Encode(const LeaseRecord& lease) {
     to.set_slice_name(lease.slice.name);
     FillSlice(lease.slice.shape, to.mutable_slice());
   }
+  to.set_certificate(lease.holder.certificate);
+  to.set_certificate_names(lease.holder.names);
+  if (lease.moved.number != 0) Fill(lease.moved, to.mutable_moved());
   return to.SerializeAsString();
 }
 
@@ -232,6 +261,13 @@ absl::Status Decode(absl::string_view name, const std::string& value, LeaseRecor
   lease->created = absl::FromUnixMillis(from.created_unix_ms());
   lease->expires = absl::FromUnixMillis(from.expires_unix_ms());
   if (from.ends_unix_ms() != 0) lease->ends = absl::FromUnixMillis(from.ends_unix_ms());
+  lease->holder = {.certificate = from.certificate(), .names = from.certificate_names()};
+  if (from.has_moved()) {
+    if (from.moved().sessions_from_size() != from.moved().sessions_to_size()) {
+      return NoRecord("lease", name);
+    }
+    lease->moved = MovedOf(from.moved());
+  }
   if (from.slice_name().empty()) return absl::OkStatus();
   lease->slice = {from.slice_name(), ShapeOf(from.slice())};
   return CheckSlice(lease->slice).ok() ? absl::OkStatus() : NoRecord("lease", name);

@@ -351,6 +351,10 @@ absl::Status Store::UpdateLease(const LeaseRecord& lease) {
   changed.state = lease.state;
   changed.reason = lease.reason;
   changed.expires = lease.expires;
+  changed.holder = lease.holder;
+  changed.server = lease.server;
+  changed.devices = lease.devices;
+  changed.moved = lease.moved;
   return Put(&leases_, changed);
 }
 

@@ -120,7 +120,8 @@ class Store {
 
   // ALREADY_EXISTS for a known id.
   absl::Status AddLease(const LeaseRecord& lease);
-  // Updates state, reason, expiry and holder. NOT_FOUND for an unknown lease.
+  // Updates state, reason, expiry, holder, and the server and devices with how it came there.
+  // NOT_FOUND for an unknown lease.
   absl::Status UpdateLease(const LeaseRecord& lease);
   // OK also where there is none.
   absl::Status RemoveLease(const std::string& id);
