@@ -53,7 +53,8 @@ constexpr VerbInfo kVerbs[] = {
      "copy_weight:number priority:number period_ms:number budget_ms:number best_effort:zero_or_one "
      "json"},
     {"lease", Verb::kLease, "endpoint:text reason:text tenant:text json"},
-    {"servers", Verb::kServers, "endpoint:text reason:text within:duration json"},
+    {"servers", Verb::kServers, "endpoint:text reason:text within:duration migrate json"},
+    {"migrate", Verb::kMigrate, "endpoint:text to:text device:text nowait"},
     {"replace", Verb::kReplace, kOfSessions},
     {"page-out", Verb::kPageOut, kOfSessions},
     {"page-in", Verb::kPageIn, kOfSessions},
@@ -243,6 +244,21 @@ absl::Status CheckGang(const CommandLine& line) {
   return absl::OkStatus();
 }
 
+// Checks that --migrate is for draining, that a lease to be moved is named, and that its device is
+// one of a server.
+absl::Status CheckMigration(const CommandLine& line) {
+  if (line.verb == Verb::kServers && line.Has("migrate") && line.action != "drain") {
+    return Wrong("--migrate goes with ", "warpline servers drain", "");
+  }
+  if (line.verb != Verb::kMigrate) return absl::OkStatus();
+  if (line.rest.empty()) return Wrong("no lease named", "", "");
+  if (line.rest.size() > 1) return Wrong("unexpected argument \"", line.rest[1], "\"");
+  if (line.Has("device") && line.Text("to").empty()) {
+    return Wrong("--device is a device of a server: ", "give it --to=SERVER", "");
+  }
+  return absl::OkStatus();
+}
+
 bool ActsOnSessions(Verb verb) {
   return verb == Verb::kReplace || verb == Verb::kPageOut || verb == Verb::kPageIn ||
          verb == Verb::kSuspend || verb == Verb::kResume || verb == Verb::kLimit ||
@@ -346,9 +362,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
       line.verb == Verb::kPolicy || line.verb == Verb::kSlice || line.verb == Verb::kProgram) {
     if (auto status = TakeAction(&line); !status.ok()) return status;
   } else if (!takes_program && !takes_session && !takes_command && line.verb != Verb::kServe &&
-             line.verb != Verb::kKeepLease && !line.rest.empty()) {
+             line.verb != Verb::kKeepLease && line.verb != Verb::kMigrate && !line.rest.empty()) {
     return Wrong("unexpected argument \"", line.rest[0], "\"");
   }
+  if (auto status = CheckMigration(line); !status.ok()) return status;
   return line;
 }
 

@@ -25,6 +25,7 @@ enum class Verb {
   kTop,
   kTenant,
   kLease,
+  kMigrate,
   kSlice,
   kServers,
   kReplace,
@@ -56,8 +57,8 @@ struct CommandLine {
   // The words after the options. kHelp: the command that is asked about, or nothing. kReplace,
   // kPageOut, kPageIn, kSuspend, kResume, kLimit and kRevoke: the session's number, or nothing.
   // kServe: the server's flags. kRun: the program and its arguments, at least one. kExplain:
-  // programs. kKeepLease: processes. kTenant, kLease, kSlice, kServers, kPolicy: the name, or a
-  // file. kProgram: the name, and files.
+  // programs. kKeepLease: processes. kMigrate: the lease. kTenant, kLease, kSlice, kServers,
+  // kPolicy: the name, or a file. kProgram: the name, and files.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

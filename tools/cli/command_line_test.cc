@@ -132,6 +132,29 @@ TEST(CommandLineTest, ServersAreCordonedAndDrained) {
   EXPECT_FALSE(ParseCommandLine({"servers", "drain", "a", "--within=soon"}).ok());
 }
 
+TEST(CommandLineTest, LeasesMoveToAServerAndADeviceOfIt) {
+  const CommandLine line = Parsed({"migrate", "1234", "--to=b", "--device=GPU-1", "--nowait"});
+  EXPECT_EQ(line.verb, Verb::kMigrate);
+  EXPECT_EQ(line.rest, Words{"1234"});
+  EXPECT_EQ(line.Text("to"), "b");
+  EXPECT_EQ(line.Text("device"), "GPU-1");
+  EXPECT_TRUE(line.Has("nowait"));
+  EXPECT_FALSE(Parsed({"migrate", "1234"}).Has("nowait"));
+  EXPECT_EQ(ParseCommandLine({"migrate"}).status().message(), "no lease named");
+  EXPECT_FALSE(ParseCommandLine({"migrate", "1234", "5678"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"migrate", "1234", "--device=GPU-1"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"migrate", "1234", "--json"}).ok());
+}
+
+TEST(CommandLineTest, OnlyADrainMovesLeases) {
+  EXPECT_TRUE(Parsed({"servers", "drain", "a", "--migrate", "--within=5m"}).Has("migrate"));
+  EXPECT_FALSE(ParseCommandLine({"servers", "drain", "--migrate"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"servers", "drain", "a", "--migrate=b"}).ok());
+  EXPECT_EQ(ParseCommandLine({"servers", "cordon", "a", "--migrate"}).status().message(),
+            "--migrate goes with warpline servers drain");
+  EXPECT_FALSE(ParseCommandLine({"servers", "--migrate"}).ok());
+}
+
 TEST(CommandLineTest, TenantsAndLeasesHaveActions) {
   const CommandLine line = Parsed({"tenant", "add", "vision", "--memory=1T", "--max_leases=3"});
   EXPECT_EQ(line.action, "add");

@@ -106,11 +106,20 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline servers drain NAME [--within=10m] [--reason=WHY]
                                    give it no new leases, and end its leases after this time; their
                                    holders are told
+  warpline servers drain NAME --migrate [--within=10m] [--reason=WHY]
+                                   give it no new leases, and move its leases to other servers.
+                                   Leases that cannot be moved are listed, and end after this time.
+                                   Exits with 0 if no lease is left
   warpline servers uncordon NAME   give the server leases again
   warpline lease list              list a scheduler's leases
   warpline lease revoke LEASE | --tenant=NAME [--reason=WHY]
                                    end a lease, or all leases of a tenant and of the tenants below
                                    it: their sessions end, too. The tenant may lease again
+  warpline migrate LEASE [--to=SERVER [--device=GPU-UUID]] [--nowait]
+                                   move a lease with its sessions to another server: this one, or
+                                   any that has room. It waits until the lease has moved, or exits
+                                   with 1 and says why it has not. With --nowait, or Ctrl-C, the
+                                   move goes on
   warpline slice [list]            list the shapes of a vGPU that tenants may have
   warpline slice add NAME [SHAPE]
   warpline slice set NAME [SHAPE]  change a slice; leases of it keep what they have
@@ -197,15 +206,15 @@ struct Paragraph {
 };
 constexpr Paragraph kParagraphs[] = {
     {"E is host:port",
-     "run hold ps top devices stat servers lease slice tenant policy trace replace page-out "
-     "page-in suspend resume limit revoke"},
+     "run hold ps top devices stat servers lease migrate slice tenant policy trace replace "
+     "page-out page-in suspend resume limit revoke"},
     {"SESSIONS is", "replace page-out page-in suspend resume limit revoke"},
     {"LIMITS are", "tenant"},
     {"SHAPE is", "slice"},
     {"DIR is the", "audit"},
     {"A server or scheduler with TLS",
-     "run hold ps top devices stat servers lease slice tenant audit policy trace replace page-out "
-     "page-in suspend resume limit revoke"},
+     "run hold ps top devices stat servers lease migrate slice tenant audit policy trace replace "
+     "page-out page-in suspend resume limit revoke"},
     {"ps, top, stat,",
      "ps top stat policy trace replace page-out page-in suspend resume limit revoke"},
 };

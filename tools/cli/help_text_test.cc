@@ -15,7 +15,7 @@ using ::testing::Not;
 TEST(HelpTextTest, EachCommandHasItsOwn) {
   for (const char* const command :
        {"run", "hold", "ps", "top", "devices", "explain", "stat", "policy", "trace", "replace",
-        "audit", "servers", "lease", "slice", "tenant"}) {
+        "audit", "servers", "lease", "migrate", "slice", "tenant"}) {
     const std::string text = HelpText(command);
     EXPECT_EQ(text.rfind(std::string("  warpline ") + command, 0), 0u) << text;
     EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 60) << text;

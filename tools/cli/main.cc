@@ -28,6 +28,7 @@
 #include "tools/cli/help_text.h"
 #include "tools/cli/hold.h"
 #include "tools/cli/keep.h"
+#include "tools/cli/migrate.h"
 #include "tools/cli/operator.h"
 #include "tools/cli/policy.h"
 #include "tools/cli/program.h"
@@ -187,7 +188,12 @@ int Main(const std::vector<std::string>& args) {
     case Verb::kLease:
     case Verb::kSlice:
     case Verb::kServers:
+      if (line->Has("migrate")) {
+        return DrainByMoving(*line, Endpoint(*line, kDefaultSchedulerEndpoint));
+      }
       return Print(Operate(*line, Endpoint(*line, kDefaultSchedulerEndpoint)));
+    case Verb::kMigrate:
+      return Migrate(*line, Endpoint(*line, kDefaultSchedulerEndpoint));
     case Verb::kReplace:
       return ActOnSessions(*line, warpline_internal::ReplaceRequest::REPLACE, "replaced");
     case Verb::kPageOut:

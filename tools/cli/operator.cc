@@ -8,9 +8,8 @@
 #include "lease/rights.h"
 #include "proto/leases.pb.h"
 #include "proto/tier.h"
-#include "tools/cli/call_timeout.h"
+#include "tools/cli/asker.h"
 #include "tools/cli/lease.h"
-#include "tools/cli/pages.h"
 #include "tools/cli/table.h"
 #include "tools/cli/text.h"
 
@@ -34,45 +33,14 @@ constexpr absl::Duration kDrainWithin = absl::Minutes(10);
 constexpr char kFromFollower[] =
     "(from a scheduler that does not lead: it does not know sessions, nor which servers are up)\n";
 
-class Asker {
- public:
-  Asker(const std::string& endpoint, bool json) : client_(ClientOf(endpoint)), json_(json) {}
-
-  template <typename Reply, typename Request>
-  absl::StatusOr<Reply> Ask(const char* method, const Request& request) {
-    auto reply = CallUnary<Reply>(&client_, absl::StrCat("/warpline_internal.Scheduler/", method),
-                                  request, CallTimeout());
-    if (reply.ok()) return reply;
-    const auto code = reply.status().code();
-    if (code == absl::StatusCode::kUnimplemented) {
-      return absl::UnimplementedError(
-          absl::StrCat("what answers at ", client_.address(), " is no scheduler"));
-    }
-    if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
-      return absl::UnavailableError(
-          absl::StrCat("no answer from ", client_.address(), ": ", reply.status().message()));
-    }
-    return reply;
-  }
-
-  template <typename List>
-  absl::StatusOr<List> AskForList(const char* method, const Operator& request) {
-    return AskForAll(request, [&](const Operator& part) { return Ask<List>(method, part); });
-  }
-
-  template <typename List>
-  absl::StatusOr<std::string> Show(const char* method, const Operator& request,
-                                   std::string (*report)(List)) {
-    const auto list = AskForList<List>(method, request);
-    if (!list.ok()) return list.status();
-    if (json_) return ToJson(*list);
-    return absl::StrCat(report(*list), list->from_follower() ? kFromFollower : "");
-  }
-
- private:
-  const LeaderClient client_;
-  const bool json_;
-};
+template <typename List>
+absl::StatusOr<std::string> Show(Asker* asker, const char* method, const Operator& request,
+                                 bool json, std::string (*report)(List)) {
+  const auto list = asker->AskForList<List>(method, request);
+  if (!list.ok()) return list.status();
+  if (json) return ToJson(*list);
+  return absl::StrCat(report(*list), list->from_follower() ? kFromFollower : "");
+}
 
 std::string Limit(uint64_t value, const std::string& shown) { return value == 0 ? "-" : shown; }
 
@@ -196,22 +164,25 @@ absl::StatusOr<std::string> ChangeSlice(const CommandLine& line, const std::stri
 absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& endpoint) {
   const auto credential = OperatorCredential();
   if (!credential.ok()) return credential.status();
-  Asker asker(endpoint, line.Has("json"));
+  Asker asker(endpoint);
   Operator reader;
   reader.set_credential(*credential);
+  const auto show = [&](const char* method, auto report) {
+    return Show(&asker, method, reader, line.Has("json"), report);
+  };
   if (line.verb == Verb::kServers) {
-    if (line.action == "list") return asker.Show("Servers", reader, &ServersReport);
+    if (line.action == "list") return show("Servers", &ServersReport);
     const bool cordons =
         line.action == "cordon" || line.action == "uncordon" || line.action == "drain";
     if (cordons) return CordonServer(line, *credential, &asker);
     return ChangeServer(line, *credential, &asker);
   }
   if (line.verb == Verb::kSlice) {
-    if (line.action == "list") return asker.Show("Slices", reader, &SlicesReport);
+    if (line.action == "list") return show("Slices", &SlicesReport);
     return ChangeSlice(line, *credential, &asker);
   }
   if (line.verb == Verb::kLease) {
-    if (line.action == "list") return asker.Show("Leases", reader, &LeasesReport);
+    if (line.action == "list") return show("Leases", &LeasesReport);
     warpline_internal::RevokeRequest request;
     request.set_credential(*credential);
     if (!line.rest.empty()) request.set_lease(line.rest[0]);
@@ -220,7 +191,7 @@ absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& 
     const auto done = asker.Ask<Nothing>("Revoke", request);
     return done.ok() ? absl::StatusOr<std::string>("") : done.status();
   }
-  if (line.action == "list") return asker.Show("Tenants", reader, &TenantsReport);
+  if (line.action == "list") return show("Tenants", &TenantsReport);
   if (line.action != "remove") return PutTenant(line, *credential, &asker);
   TenantRequest request;
   request.set_credential(*credential);
@@ -235,7 +206,7 @@ absl::StatusOr<warpline_internal::Server> FindServer(const std::string& endpoint
   if (!credential.ok()) return credential.status();
   Operator reader;
   reader.set_credential(*credential);
-  const auto list = Asker(endpoint, /*json=*/false).AskForList<ServerList>("Servers", reader);
+  const auto list = Asker(endpoint).AskForList<ServerList>("Servers", reader);
   if (!list.ok()) return list.status();
   for (const auto& server : list->servers()) {
     if (server.name() == name) return server;
