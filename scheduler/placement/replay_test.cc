@@ -44,6 +44,8 @@ class ReplayTest : public ::testing::Test {
       now_ += static_cast<int64_t>(random_() % 2'000'000'000);
       event.set_at_ns(now_);
       const Decision decision = allocator->Apply(event);
+      if (event.has_commit_move()) ++moved_;
+      moves_ended_ += decision.ended_moves_size();
       for (const auto& due : decision.due()) due_.push_back(due.lease());
       if (event.has_ask() && decision.outcome() == warpline_placement::GRANTED) {
         leases_.push_back(event.ask().lease());
@@ -52,7 +54,7 @@ class ReplayTest : public ::testing::Test {
     for (int i = 0; i < events; ++i) {
       const std::string tenant = absl::StrCat("t", random_() % 4);
       const std::string server = absl::StrCat("s", random_() % 6);
-      switch (random_() % 16) {
+      switch (random_() % 19) {
         case 0:
           apply(TenantOf(tenant, random_() % 2 == 0 ? "" : "t0", random_() % 900, random_() % 200,
                          1 + static_cast<uint32_t>(random_() % 3)));
@@ -87,6 +89,19 @@ class ReplayTest : public ::testing::Test {
         case 8:
           apply(TimePasses());
           break;
+        case 16:
+        case 17: {
+          if (leases_.empty()) break;
+          const std::string& lease = leases_[random_() % leases_.size()];
+          apply(MoveOf(lease, random_() % 2 == 0 ? "" : server));
+          break;
+        }
+        case 18: {
+          if (allocator->allocator().moves().empty()) break;
+          const std::string lease = *allocator->allocator().moves().begin();
+          apply(random_() % 3 == 0 ? EndMoveOf(lease) : CommitMoveOf(lease));
+          break;
+        }
         case 9:
           apply(WithdrawOf(tenant, absl::StrCat("k", random_() % 30)));
           break;
@@ -125,6 +140,8 @@ class ReplayTest : public ::testing::Test {
   int next_ = 0;
   std::vector<std::string> leases_;
   std::vector<std::string> due_;
+  int moved_ = 0;
+  int moves_ended_ = 0;  // By something else that happened.
 };
 
 TEST_F(ReplayTest, EveryDecisionIsMadeAgainFromAnyFile) {
@@ -143,6 +160,8 @@ TEST_F(ReplayTest, EveryDecisionIsMadeAgainFromAnyFile) {
     decided += replay->decided;
   }
   EXPECT_GT(decided, 18'000u);
+  EXPECT_GT(moved_, 100);
+  EXPECT_GT(moves_ended_, 20);
 }
 
 TEST_F(ReplayTest, OldFilesAreRemovedAndNewOnesGoOn) {

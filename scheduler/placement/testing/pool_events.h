@@ -44,6 +44,28 @@ inline warpline_placement::Event ReleaseOf(const std::string& lease) {
   return event;
 }
 
+inline warpline_placement::Event MoveOf(const std::string& lease, const std::string& to = "",
+                                        const std::string& device = "") {
+  warpline_placement::Event event;
+  event.mutable_move()->set_lease(lease);
+  event.mutable_move()->set_to(to);
+  event.mutable_move()->set_device(device);
+  return event;
+}
+
+inline warpline_placement::Event CommitMoveOf(const std::string& lease) {
+  warpline_placement::Event event;
+  event.set_commit_move(lease);
+  return event;
+}
+
+inline warpline_placement::Event EndMoveOf(const std::string& lease) {
+  warpline_placement::Event event;
+  event.mutable_end_move()->set_lease(lease);
+  event.mutable_end_move()->set_why("the servers failed");
+  return event;
+}
+
 inline warpline_placement::Event WithdrawOf(const std::string& tenant, const std::string& ticket) {
   warpline_placement::Event event;
   event.mutable_withdraw()->set_tenant(tenant);
