@@ -167,9 +167,11 @@ TEST_F(TokenTest, OtherServersExpiredAndUnknownTokensAreRefused) {
 TEST_F(TokenTest, TicketsOpenNoSessionAndTokensMoveNoLease) {
   EXPECT_FALSE(CheckTicket(*OpenToken(Text(), {key_.verify_key()}), "gpu1:14000", now_).ok());
   token_.moved_from = "gpu0:14000";
+  token_.move = ~uint64_t{5};
   const auto ticket = OpenToken(Text(), {key_.verify_key()});
   ASSERT_TRUE(ticket.ok()) << ticket.status();
   EXPECT_EQ(ticket->moved_from, "gpu0:14000");
+  EXPECT_EQ(ticket->move, ~uint64_t{5});
   EXPECT_TRUE(CheckTicket(*ticket, "gpu1:14000", now_).ok());
   EXPECT_FALSE(CheckTicket(*ticket, "gpu0:14000", now_).ok());
   EXPECT_FALSE(CheckTicket(*ticket, "gpu1:14000", token_.expires).ok());

@@ -86,6 +86,17 @@ TEST(EndedNewsTest, WhatIsAskedForWhileSomeFollowIsToldAfterThem) {
   EXPECT_GT(Answer(&news, true, ended).ended_size(), 0);
 }
 
+TEST(ReportAnswerTest, HasABoundForOrders) {
+  ReportReply reply;
+  ReportAnswer answer(&reply);
+  warpline_internal::MoveOrder order;
+  order.set_lease("lease");
+  order.set_ticket(std::string(1000, 't'));
+  while (answer.AddMove(order)) ASSERT_LT(reply.moves_size(), 2000);
+  EXPECT_GT(reply.moves_size(), 900);
+  EXPECT_LE(reply.ByteSizeLong(), kMostReportBytes);
+}
+
 TEST(ReportAnswerTest, HasABoundForAllThatItTells) {
   ReportReply reply;
   reply.add_keys()->set_key(std::string(1000, 'k'));

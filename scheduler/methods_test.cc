@@ -118,8 +118,9 @@ TEST_P(MethodsTest, NothingIsChangedWithoutARecordWhereThatIsRequired) {
     const audit::FullDisk full(4000);
     for (int i = 0; i < 40; ++i) recorder_->Add({.event = audit::Event::kSchedulerStarted});
     while (recorder_->takes_operators()) absl::SleepFor(absl::Milliseconds(10));
-    for (const char* const method : {"PutTenant", "RemoveTenant", "PutSlice", "RemoveSlice",
-                                     "PutServer", "RemoveServer", "CordonServer", "Revoke"}) {
+    for (const char* const method :
+         {"PutTenant", "RemoveTenant", "PutSlice", "RemoveSlice", "PutServer", "RemoveServer",
+          "CordonServer", "Revoke", "Move"}) {
       const absl::Status refused = Call(method, kOperator, "operator", "before");
       EXPECT_TRUE(absl::IsUnavailable(refused)) << method << " " << refused;
       EXPECT_THAT(std::string(refused.message()), HasSubstr("operators' actions are refused"));
@@ -132,7 +133,7 @@ TEST_P(MethodsTest, NothingIsChangedWithoutARecordWhereThatIsRequired) {
   EXPECT_TRUE(Call("PutTenant", kOperator, "operator", "after").ok());
   std::map<std::string, int> outcomes;
   for (const audit::Line& line : Lines()) ++outcomes[line.Field("outcome")];
-  EXPECT_EQ(outcomes["UNAVAILABLE"], 8);
+  EXPECT_EQ(outcomes["UNAVAILABLE"], 9);
   EXPECT_EQ(outcomes["OK"], 2);
   EXPECT_TRUE(audit::Verify(dir_, std::nullopt)->faults.empty());
 }
@@ -157,6 +158,48 @@ TEST_P(MethodsTest, WhoseCredentialWasServedHasRoomOfItsOwn) {
   EXPECT_TRUE(
       queues.at("/warpline_internal.Scheduler/Report").admit("ipv4:10.0.0.9:1", bytes)->known);
   EXPECT_FALSE(queue.admit(kOperator, wrong)->known);
+}
+
+TEST_P(MethodsTest, AMoveIsRecordedWhenItIsAskedForAndNotWhenItIsLookedAt) {
+  warpline_internal::MoveRequest request;
+  request.set_credential("operator");
+  request.set_lease("1234");
+  request.set_to("b");
+  request.set_device("GPU-1");
+  const auto& move = methods_.at("/warpline_internal.Scheduler/Move");
+  EXPECT_TRUE(absl::IsNotFound(move(kOperator, request.SerializeAsString()).status()));
+  request.set_only_ask(true);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(absl::IsNotFound(move(kOperator, request.SerializeAsString()).status()));
+  }
+  int recorded = 0;
+  for (const audit::Line& line : Lines()) {
+    if (line.event != "admin.move") continue;
+    ++recorded;
+    EXPECT_EQ(line.Field("lease"), "1234");
+    EXPECT_EQ(line.Field("to"), "b");
+    EXPECT_EQ(line.Field("device"), "GPU-1");
+    EXPECT_EQ(line.Field("outcome"), "NOT_FOUND");
+  }
+  EXPECT_EQ(recorded, 1);
+}
+
+TEST_P(MethodsTest, ServersAskAboutMovesWithTheirCredentials) {
+  warpline_internal::MoveCommit commit;
+  commit.set_credential("x");
+  commit.set_name("b");
+  commit.set_ticket("t");
+  EXPECT_TRUE(absl::IsUnauthenticated(
+      methods_.at("/warpline_internal.Scheduler/CommitMove")(kOperator, commit.SerializeAsString())
+          .status()));
+  warpline_internal::MoveEnd end;
+  end.set_credential("x");
+  end.set_name("a");
+  EXPECT_TRUE(absl::IsUnauthenticated(
+      methods_.at("/warpline_internal.Scheduler/EndMove")(kOperator, end.SerializeAsString())
+          .status()));
+  EXPECT_FALSE(
+      methods_.at("/warpline_internal.Scheduler/CommitMove")(kOperator, "no message").ok());
 }
 
 TEST_P(MethodsTest, RequestsHaveTheSizeOfTheirMethod) {

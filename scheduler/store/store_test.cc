@@ -257,6 +257,38 @@ TEST_P(StoreTest, LeasesAreKeptWithWhateverTheirProgramIsCalled) {
   EXPECT_EQ(store_->UpdateLease(changed).code(), absl::StatusCode::kNotFound);
 }
 
+TEST_P(StoreTest, ALeaseThatHasMovedIsAtItsNewServerAndKnowsHowItCameThere) {
+  LeaseRecord lease = Lease("1");
+  lease.holder = {"abc", " host"};
+  ASSERT_TRUE(store_->AddLease(lease).ok());
+  Reopen();
+  EXPECT_EQ(store_->FindLease("1")->holder, lease.holder);
+  EXPECT_EQ(store_->FindLease("1")->moved, MovedLease());
+  lease.moved = {.number = ~uint64_t{0},
+                 .from = lease.server,
+                 .from_instance = 7,
+                 .at = absl::FromUnixMillis(2500),
+                 .sessions = {{1, 2}, {3, 4}}};
+  lease.server = "another";
+  lease.devices = {"GPU-another"};
+  lease.holder = {"def", " host"};
+  ASSERT_TRUE(store_->UpdateLease(lease).ok());
+  for (int i = 0; i < 2; ++i) {
+    const auto found = store_->FindLease("1");
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->server, "another");
+    EXPECT_EQ(found->devices, lease.devices);
+    EXPECT_EQ(found->moved, lease.moved);
+    EXPECT_EQ(found->holder, lease.holder);
+    Reopen();
+  }
+  // It ends as one of its new server.
+  lease.state = LeaseState::kRevoked;
+  ASSERT_TRUE(store_->UpdateLease(lease).ok());
+  EXPECT_EQ(store_->EndedLeasesOn("another").size(), 1u);
+  EXPECT_TRUE(store_->EndedLeasesOn(lease.moved.from).empty());
+}
+
 TEST_P(StoreTest, LeasesOfOneKindAreFound) {
   for (int i = 0; i < 6; ++i) {
     LeaseRecord lease = Lease(absl::StrCat(i));
