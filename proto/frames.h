@@ -98,6 +98,8 @@ enum Feature : uint64_t {
   kFeatureGuard = 256,
   // The session is of the tier that Hello.tier asks for.
   kFeatureTiers = 512,
+  // The client follows a session that has moved to another server.
+  kFeatureMoves = 1024,
 };
 
 enum FrameKind : uint32_t {
@@ -115,6 +117,9 @@ enum FrameKind : uint32_t {
   kBulkPut = 11,     // BulkHeader, then the bytes.
   kBulkGet = 12,     // BulkHeader.
   kRelayAsk = 13,    // Empty.
+  // From a server whose sessions move to this one.
+  kMove = 14,       // MoveHello; the first frame.
+  kMoveBytes = 15,  // Bytes of the sessions (server/gpu_server/moves).
   // Server to client, from 16.
   kWelcome = 16,
   kReceived = 17,  // ReceivedBody.
@@ -130,6 +135,7 @@ enum FrameKind : uint32_t {
   kBulkTaken = 27,       // BulkTakenBody.
   kBulkBytes = 28,       // The bytes.
   kRelay = 29,           // Relay.
+  kMoveDone = 30,        // The lease's token: the sessions are this server's.
 };
 
 // The key of the completion board under which the whole session is reported; the other keys are

@@ -644,6 +644,7 @@ void GpuServer::JoinScheduler() {
       return nvml::GroupsOf(*sampler_->Get(), addresses);
     };
   }
+  options.space = swap_.get();
   scheduler_ = std::make_unique<SchedulerLink>(std::move(options), host_.get(), leases_.get());
 }
 

@@ -46,8 +46,7 @@ std::string FindRelay(const std::string& places, const std::string& secret,
   return "";
 }
 
-void RelaySeeker::Start(const std::string& endpoint) {
-  endpoint_ = endpoint;
+void RelaySeeker::Start() {
   started_.store(true);
   Ask();
 }
@@ -78,7 +77,7 @@ bool RelaySeeker::OnRelay(std::string_view payload) {
   if (const auto place = PlacesOf(relay.address()); place.has_value()) {
     // No names of the server's are looked up.
     if (!SocketAddress::Parse(*place).ok()) return false;
-    target.find = [this, places = PlacesOfRelay(endpoint_, *place),
+    target.find = [this, places = PlacesOfRelay(server_->Get(), *place),
                    secret = relay.secret()](const std::function<bool()>& given_up) {
       std::string found = FindRelay(places, secret, given_up);
       MutexLock lock(&mu_);

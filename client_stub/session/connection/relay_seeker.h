@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "client_stub/session/connection/connection.h"
 #include "client_stub/session/connection/control_queue.h"
+#include "client_stub/session/connection/server_address.h"
 #include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "transport/channel_loop.h"
@@ -35,13 +36,18 @@ class RelaySeeker {
   // lost.
   using OnBulk = std::function<void(const std::string& endpoint, const std::string& secret)>;
 
-  // All are borrowed; `log` has the kinds of session_log.h.
-  RelaySeeker(ControlQueue* control, Connection* connection, OnBulk on_bulk, LogBudget* log)
-      : control_(control), connection_(connection), on_bulk_(std::move(on_bulk)), log_(log) {}
+  // All are borrowed; `server` says where the session is, and `log` has the kinds of session_log.h.
+  RelaySeeker(ControlQueue* control, Connection* connection, const ServerAddress* server,
+              OnBulk on_bulk, LogBudget* log)
+      : control_(control),
+        connection_(connection),
+        server_(server),
+        on_bulk_(std::move(on_bulk)),
+        log_(log) {}
 
-  // The session is open at `endpoint` and the server offers relays: asks for the first. Called
-  // once, on any thread.
-  void Start(const std::string& endpoint);
+  // The session is open and the server offers relays: asks for the first. Called once, on any
+  // thread.
+  void Start();
 
   // A frame kRelay. False for one that a correct server does not send.
   bool OnRelay(std::string_view payload) RUNS_ON(channel_loop);
@@ -54,9 +60,9 @@ class RelaySeeker {
 
   ControlQueue* const control_;
   Connection* const connection_;
+  const ServerAddress* const server_;
   const OnBulk on_bulk_;
   LogBudget* const log_;
-  std::string endpoint_;  // Constant once started.
   std::atomic<bool> started_{false};
   // The bulk endpoint and the secret of the relay that the server named last.
   std::string bulk_endpoint_ ABSL_GUARDED_BY(channel_loop);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "client_stub/session/status/session_log.h"
 #include "common/log/log.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
@@ -77,6 +78,9 @@ bool SessionLoop::HandleFrame(const Frame& frame, std::string* problem) {
   if (!welcome_seen_ && frame.kind != kWelcome && frame.kind != kFault) {
     *problem = absl::StrCat("frame ", frame.kind, " before the welcome");
     return false;
+  }
+  if (connection_->awaits_resumed() && frame.kind == kRedirect) {
+    return HandleRedirect(frame.payload, problem);
   }
   if (connection_->awaits_resumed() != (frame.kind == kResumed)) {
     *problem =
@@ -163,6 +167,22 @@ bool SessionLoop::HandleResumed(std::string_view payload, std::string* problem) 
   const bool by_relay = transport == "ucx" || transport == "tls";
   if (!lost_) parts_.relays->OnResumed(connection_->moving(), by_relay);
   parts_.memory->ReadBackAgain();
+  return true;
+}
+
+// The connection ends, and the next attempt to resume goes there.
+bool SessionLoop::HandleRedirect(std::string_view payload, std::string* problem) {
+  const auto endpoint = EndpointOfRedirect(payload);
+  if (!endpoint.ok()) {
+    *problem = std::string(endpoint.status().message());
+    return false;
+  }
+  if (const LogPermit permit = parts_.log->Ask(kMovedLine)) {
+    permit.Warning("the session has moved to the server at ", *endpoint);
+  }
+  parts_.server->Set(*endpoint);
+  // Memory that the former server shared is not this one's.
+  parts_.memory->host_memory().Lose();
   return true;
 }
 

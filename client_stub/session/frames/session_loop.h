@@ -47,6 +47,7 @@ class SessionLoop final : public ChannelHandler {
   bool HandleWelcome(std::string_view payload, std::string* problem) RUNS_ON(channel_loop);
   bool HandleResumed(std::string_view payload, std::string* problem) RUNS_ON(channel_loop);
   bool HandleReceived(std::string_view payload, std::string* problem) RUNS_ON(channel_loop);
+  bool HandleRedirect(std::string_view payload, std::string* problem) RUNS_ON(channel_loop);
   void HandleFault(std::string_view payload) RUNS_ON(channel_loop);
 
   const ArenaCandidate arena_;

@@ -5,6 +5,7 @@
 #include "client_stub/session/commands/command_port.h"
 #include "client_stub/session/connection/control_queue.h"
 #include "client_stub/session/connection/relay_seeker.h"
+#include "client_stub/session/connection/server_address.h"
 #include "client_stub/session/frames/notice_sinks.h"
 #include "client_stub/session/memory/memory_requester.h"
 #include "common/cuda/cuda_result.h"
@@ -21,6 +22,7 @@ struct SessionParts {
   NoticeSinks* notices = nullptr;
   RelaySeeker* relays = nullptr;
   LogBudget* log = nullptr;
+  ServerAddress* server = nullptr;
 
   // Makes the session lost; every wait of it ends with `error`.
   void Lose(CudaResult error) const RUNS_ON(channel_loop) {

@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kKnownFeatures = kFeatureResume | kFeatureModuleCache |
                                     kFeatureCompressedImages | kFeatureRefusals | kFeatureBoard |
                                     kFeatureBulk | kFeatureRelays | kFeatureOutlives |
-                                    kFeatureGuard | kFeatureTiers;
+                                    kFeatureGuard | kFeatureTiers | kFeatureMoves;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
 constexpr size_t kMaxToken = 2048;
@@ -122,15 +122,20 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
   return hello.SerializeAsString();
 }
 
-absl::Status ParseRedirect(std::string_view payload) {
+absl::StatusOr<std::string> EndpointOfRedirect(std::string_view payload) {
   warpline_internal::Redirect redirect;
   if (!redirect.ParseFromArray(payload.data(), static_cast<int>(payload.size())) ||
       redirect.endpoint().empty() || redirect.endpoint().size() > kMaxText ||
       redirect.token().size() > kMaxToken) {
-    return absl::InvalidArgumentError("the scheduler's redirect is malformed");
+    return absl::InvalidArgumentError("the redirect to another server is malformed");
   }
+  return redirect.endpoint();
+}
+
+absl::Status ParseRedirect(std::string_view payload) {
+  if (const auto endpoint = EndpointOfRedirect(payload); !endpoint.ok()) return endpoint.status();
   // This code is not tried again, because each attempt would take a lease.
-  absl::Status status = absl::CancelledError("redirected, but not by a scheduler");
+  absl::Status status = absl::CancelledError("sent from one server to another, too often");
   status.SetPayload(kRedirectPayload, absl::Cord(std::string(payload)));
   return status;
 }

@@ -46,6 +46,10 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
 // INVALID_ARGUMENT for a malformed one.
 absl::Status ParseRedirect(std::string_view payload);
 
+// Reads the payload of kRedirect that answers an attempt to resume, and returns where the session
+// goes on; INVALID_ARGUMENT when it is malformed.
+absl::StatusOr<std::string> EndpointOfRedirect(std::string_view payload);
+
 // If `status` is that of a redirect, changes `options` to the place that it names and returns true.
 bool FollowRedirect(const absl::Status& status, SessionOptions* options);
 

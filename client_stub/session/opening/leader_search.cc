@@ -12,7 +12,7 @@
 namespace warpline::stub {
 namespace {
 
-// How often in a row a scheduler may name another one.
+// How often in a row an answer may name another place.
 constexpr int kMaxHints = 3;
 // What one of several addresses gets to take a connection.
 constexpr absl::Duration kAttempt = absl::Seconds(1);
@@ -22,8 +22,11 @@ constexpr absl::Duration kPause = absl::Milliseconds(100);
 absl::Status OpenFrom(SessionOptions options,
                       const std::function<absl::Status(const SessionOptions&)>& open) {
   absl::Status status = open(options);
-  for (int hints = 0; !status.ok() && options.token.empty() && hints <= kMaxHints; ++hints) {
+  for (int hints = 0; !status.ok() && hints <= kMaxHints; ++hints) {
+    const bool by_server = !options.token.empty();
     if (!FollowRedirect(status, &options)) return status;
+    // Servers know leases that have moved, and no schedulers.
+    if (by_server && options.token.empty()) return status;
     status = open(options);
   }
   return status;

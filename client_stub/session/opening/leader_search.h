@@ -11,10 +11,11 @@ namespace warpline::stub {
 
 // Calls `open` with `options` for the address in options.endpoint, or for each of those in it that
 // commas separate, until it succeeds or says what no other address would change. A scheduler's
-// answer names the server and the token with which to go on there, which is then the last attempt;
-// or, without a token, the scheduler that leads. With one address that is all; with several,
-// addresses that do not answer are tried again until options.deadline. A server that names another
-// is not followed. Returns the last status of `open`.
+// answer names the server and the token with which to go on there, or, without a token, the
+// scheduler that leads. The answer of a server whose lease has moved names the server that has it
+// now, and a token. A few such answers in a row are followed. With one address that is all; with
+// several, addresses that do not answer are tried again until options.deadline. Returns the last
+// status of `open`.
 absl::Status OpenWhereLed(const SessionOptions& options,
                           const std::function<absl::Status(const SessionOptions&)>& open);
 

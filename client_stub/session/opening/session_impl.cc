@@ -35,7 +35,8 @@ SessionImpl::SessionImpl(ArenaReservation arena)
              .memory = &memory_,
              .notices = &notices_,
              .relays = &relays_,
-             .log = &log_},
+             .log = &log_,
+             .server = &server_},
             &connection_, &answer_),
       connection_(&commands_.channel(), &loop_, &log_,
                   {.prepare = [this] { return memory_.host_memory().HandOver(); },
@@ -54,7 +55,18 @@ SessionImpl::SessionImpl(ArenaReservation arena)
             .counters = &commands_.counters()});
 }
 
-absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dialer) {
+absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& given) {
+  server_.Set(options.endpoint);
+  // The connections that are opened later go to where the session is by then.
+  const Dialer dialer = [this, given, opened = options.endpoint](const DialTarget& target,
+                                                                 ChannelHandler* handler,
+                                                                 absl::Duration deadline) {
+    if (target.endpoint != opened || !target.secret.empty())
+      return given(target, handler, deadline);
+    DialTarget now = target;
+    now.endpoint = server_.Get();
+    return given(now, handler, deadline);
+  };
   commands_.errors().output().SetPrinter(options.printer);
   if (!commands_.ok()) return absl::ResourceExhaustedError("no memory for the session's commands");
   control_.Push({kHello, MakeHello(options, {arena_.base(), arena_.bytes()})});
@@ -99,7 +111,7 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   if (other.has_value()) {
     connection_.MoveTo(*other, kSettling);
   } else if (!there && options.relays && (welcomed.terms.features & kFeatureRelays) != 0) {
-    relays_.Start(options.endpoint);
+    relays_.Start();
   }
   return absl::OkStatus();
 }

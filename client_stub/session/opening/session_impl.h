@@ -19,6 +19,7 @@
 #include "client_stub/session/connection/control_queue.h"
 #include "client_stub/session/connection/dialer.h"
 #include "client_stub/session/connection/relay_seeker.h"
+#include "client_stub/session/connection/server_address.h"
 #include "client_stub/session/frames/notice_sinks.h"
 #include "client_stub/session/frames/session_loop.h"
 #include "client_stub/session/handshake/arena_reservation.h"
@@ -56,10 +57,11 @@ class SessionImpl final : public Session {
   MemoryRequester memory_{&commands_.errors(), &control_, &commands_.counters()};
   BulkConnections bulk_{0, &log_, &commands_.counters()};
   RelayTarget relay_target_;
+  ServerAddress server_;
   BulkConnections relay_bulk_{BulkMemory::kSlots, &log_, &commands_.counters()};
   NoticeSinks notices_;
   OpeningAnswer answer_;
-  RelaySeeker relays_{&control_, &connection_,
+  RelaySeeker relays_{&control_, &connection_, &server_,
                       [this](const std::string& endpoint, const std::string& secret) {
                         OnRelay({endpoint, secret});
                       },

@@ -18,13 +18,18 @@ enum SessionLine : size_t {
   kResumedLine,
   kNoBulkConnectionLine,
   kNoRelayLine,
+  kMovedLine,
   kSessionLineCount,
 };
 
 inline constexpr LogKind kSessionLines[kSessionLineCount] = {
-    {"failed_commands", 20, absl::Minutes(1)},   {"not_sent", 5, absl::Minutes(1)},
-    {"connections_lost", 20, absl::Minutes(1)},  {"resumed", 20, absl::Minutes(1)},
-    {"no_bulk_connection", 2, absl::Minutes(1)}, {"no_relay", 2, absl::Minutes(1)},
+    {"failed_commands", 20, absl::Minutes(1)},
+    {"not_sent", 5, absl::Minutes(1)},
+    {"connections_lost", 20, absl::Minutes(1)},
+    {"resumed", 20, absl::Minutes(1)},
+    {"no_bulk_connection", 2, absl::Minutes(1)},
+    {"no_relay", 2, absl::Minutes(1)},
+    {"moved", 20, absl::Minutes(1)},
 };
 
 }  // namespace warpline::stub

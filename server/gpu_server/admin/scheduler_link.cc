@@ -12,6 +12,7 @@
 #include "proto/report_limits.h"
 #include "server/gpu_server/admin/admin_service.h"
 #include "server/gpu_server/admin/report_parts.h"
+#include "transport/grpc/grpc_client.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::server {
@@ -22,7 +23,11 @@ using warpline_internal::ServerReport;
 using warpline_internal::SessionsReport;
 
 constexpr char kReport[] = "/warpline_internal.Scheduler/Report";
+constexpr char kCommitMove[] = "/warpline_internal.Scheduler/CommitMove";
+constexpr char kEndMove[] = "/warpline_internal.Scheduler/EndMove";
 constexpr char kReportSessions[] = "/warpline_internal.Scheduler/ReportSessions";
+// For another server to answer, to which a lease moves.
+constexpr absl::Duration kMoveDial = absl::Seconds(10);
 constexpr absl::Duration kRetry = absl::Seconds(1);
 // Where there are several schedulers, one may be about to take over.
 constexpr absl::Duration kRetrySeveral = absl::Milliseconds(100);
@@ -49,6 +54,7 @@ SchedulerLink::SchedulerLink(SchedulerLinkOptions options, SessionHost* host, Le
       client_(options_.schedulers, options_.target, kAttempt),
       instance_(NewInstance()),
       log_(kLinkLines) {
+  host_->StartMoves(ServicesForMoves());
   thread_ = StartLoopThread("wl-sched", [this] { Run(); });
 }
 
@@ -59,8 +65,35 @@ SchedulerLink::~SchedulerLink() {
     stop_.NotifyAll();
   }
   thread_.join();
+  host_->StopMoves();
   // So that it is given no lease between its end and the scheduler's noticing that.
   if (connected_) ReportOnce(/*goodbye=*/true);
+}
+
+MoveServices SchedulerLink::ServicesForMoves() {
+  MoveServices services;
+  services.dial = [this](const std::string& endpoint, ChannelHandler* handler) {
+    return DialGrpc(options_.target(endpoint), handler, ChannelOptions(), kMoveDial);
+  };
+  services.space = options_.space;
+  services.commit = [this](warpline_internal::MoveCommit request) -> absl::StatusOr<std::string> {
+    request.set_credential(options_.credential);
+    request.set_name(book_->options().server_name);
+    auto reply = CallUnary<warpline_internal::MoveCommitReply>(&client_, kCommitMove, request,
+                                                               options_.answer_timeout);
+    if (!reply.ok()) return reply.status();
+    return reply->token();
+  };
+  services.end = [this](const std::string& lease, const std::string& why) {
+    warpline_internal::MoveEnd request;
+    request.set_credential(options_.credential);
+    request.set_name(book_->options().server_name);
+    request.set_lease(lease);
+    request.set_why(why);
+    return CallUnary<warpline_internal::MoveEndReply>(&client_, kEndMove, request,
+                                                      options_.answer_timeout);
+  };
+  return services;
 }
 
 void SchedulerLink::Run() {
@@ -197,6 +230,7 @@ void SchedulerLink::Apply(const ReportReply& reply) {
     }
   }
   ending_ = std::move(ending);
+  for (const auto& order : reply.moves()) host_->MoveLease(order);
 }
 
 void SchedulerLink::EndLease(const std::string& lease, const EndReason& reason) {

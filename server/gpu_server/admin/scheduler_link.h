@@ -36,6 +36,8 @@ struct SchedulerLinkOptions {
   // It is asked until it knows, a few times.
   std::function<nvml::DeviceGroups()> groups;
   absl::Duration answer_timeout = absl::Seconds(2);
+  // See MoveServices.
+  SwapSpace* space = nullptr;
 };
 
 // Has a thread of its own from construction to destruction, which reports once more: a server that
@@ -52,6 +54,7 @@ class SchedulerLink {
   absl::Duration ReportOnce(bool goodbye = false);
   void ReportMore(const std::vector<warpline_internal::SessionsReport>& more);
   void Apply(const warpline_internal::ReportReply& reply);
+  MoveServices ServicesForMoves();
   void EndLease(const std::string& lease, const EndReason& reason);
 
   const SchedulerLinkOptions options_;

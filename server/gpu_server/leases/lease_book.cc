@@ -31,6 +31,7 @@ constexpr char kHostMemory[] = "";
 struct Lease {
   uint32_t sessions = 0;
   bool local = false;
+  bool arriving = false;  // It is not this server's yet.
   absl::Time local_expires;
   std::string opened_by;  // The peer, where the server gave it out itself.
   absl::Time ends = absl::InfiniteFuture();
@@ -231,21 +232,22 @@ absl::Time LeaseBook::Now() const {
   return own + shared_->offset;
 }
 
+absl::StatusOr<std::vector<VerifyKey>> LeaseBook::Keys() const {
+  if (!options_.required) return std::vector<VerifyKey>{own_key_.verify_key()};
+  MutexLock lock(&shared_->mu);
+  if (shared_->keys.empty()) {
+    return absl::UnavailableError("the server has not yet reached its scheduler");
+  }
+  return shared_->keys;
+}
+
 // Returns the lease of a token that is good now.
 absl::StatusOr<LeaseToken> LeaseBook::Open(const std::string& token,
                                            const CertificateHolder& holder,
                                            bool may_be_expired) const {
-  std::vector<VerifyKey> keys;
-  if (options_.required) {
-    MutexLock lock(&shared_->mu);
-    keys = shared_->keys;
-    if (keys.empty()) {
-      return absl::UnavailableError("the server has not yet reached its scheduler");
-    }
-  } else {
-    keys.push_back(own_key_.verify_key());
-  }
-  auto opened = OpenToken(token, keys);
+  const auto keys = Keys();
+  if (!keys.ok()) return keys.status();
+  auto opened = OpenToken(token, *keys);
   if (!opened.ok()) return opened.status();
   LeaseToken checked = *opened;
   if (may_be_expired) checked.expires = absl::InfiniteFuture();
@@ -291,25 +293,71 @@ absl::StatusOr<LeaseMembership> LeaseBook::JoinAs(const std::string& token,
   }
   auto opened = Open(token, holder, may_be_expired);
   if (!opened.ok()) return opened.status();
+  return Enter(*opened, peer, /*moves=*/false);
+}
+
+absl::StatusOr<LeaseMembership> LeaseBook::Enter(const LeaseToken& token, const std::string& peer,
+                                                 bool moves) {
   MutexLock lock(&shared_->mu);
-  if (auto status = shared_->CheckGoesOn(opened->lease); !status.ok()) {
+  // It may have left this server before.
+  if (moves) shared_->ended.erase(token.lease);
+  if (auto status = shared_->CheckGoesOn(token.lease); !status.ok()) {
     return status;
   }
   if (options_.required) {
-    if (auto status = shared_->fence.Pass(opened->lease, opened->epoch); !status.ok()) {
+    if (auto status = shared_->fence.Pass(token.lease, token.epoch); !status.ok()) {
       return status;
     }
   }
-  Lease& lease = shared_->leases[opened->lease];
-  if (lease.sessions >= opened->max_sessions) {
-    if (lease.sessions == 0) shared_->leases.erase(opened->lease);
-    return NoRoom(absl::StrCat("the lease has ", opened->max_sessions,
+  Lease& lease = shared_->leases[token.lease];
+  if (lease.sessions >= token.max_sessions) {
+    if (lease.sessions == 0) shared_->leases.erase(token.lease);
+    return NoRoom(absl::StrCat("the lease has ", token.max_sessions,
                                " sessions already, which is its limit"));
   }
   ++lease.sessions;
-  lease.ends = opened->ends;
-  shared_->idle.erase(opened->lease);
-  return LeaseMembership(shared_, EntitledBy(&*opened), peer);
+  lease.arriving = lease.arriving || moves;
+  lease.ends = token.ends;
+  shared_->idle.erase(token.lease);
+  return LeaseMembership(shared_, EntitledBy(&token), peer);
+}
+
+absl::StatusOr<LeaseToken> LeaseBook::OpenTicket(const std::string& ticket) const {
+  if (!options_.required) {
+    return absl::UnauthenticatedError("no scheduler moves leases to this server");
+  }
+  const auto keys = Keys();
+  if (!keys.ok()) return keys.status();
+  auto opened = OpenToken(ticket, *keys);
+  if (!opened.ok()) return opened.status();
+  const absl::Status checked = CheckTicket(*opened, options_.server_name, Now());
+  if (!checked.ok()) return checked;
+  return opened;
+}
+
+absl::StatusOr<LeaseMembership> LeaseBook::JoinMoved(const LeaseToken& ticket,
+                                                     const CertificateHolder& holder,
+                                                     const std::string& peer) {
+  if (auto status = CheckHolder(ticket, holder); !status.ok()) return status;
+  return Enter(ticket, peer, /*moves=*/true);
+}
+
+void LeaseBook::Arrive(const std::string& lease) {
+  MutexLock lock(&shared_->mu);
+  const auto found = shared_->leases.find(lease);
+  if (found != shared_->leases.end()) found->second.arriving = false;
+}
+
+absl::StatusOr<std::string> LeaseBook::LeaseOf(const std::string& token,
+                                               const CertificateHolder& holder, bool* here) const {
+  const auto keys = Keys();
+  if (!keys.ok()) return keys.status();
+  const auto opened = OpenToken(token, *keys);
+  if (!opened.ok()) return opened.status();
+  if (!opened->moved_from.empty()) return absl::UnauthenticatedError("a ticket is no token");
+  if (auto status = CheckHolder(*opened, holder); !status.ok()) return status;
+  *here = opened->server == options_.server_name;
+  return opened->lease;
 }
 
 absl::StatusOr<Entitlement> LeaseBook::Show(const std::string& token,
@@ -458,7 +506,7 @@ std::map<std::string, uint32_t> LeaseBook::Sessions() const {
   MutexLock lock(&shared_->mu);
   std::map<std::string, uint32_t> sessions;
   for (const auto& [id, lease] : shared_->leases) {
-    if (lease.sessions > 0) sessions[id] = lease.sessions;
+    if (lease.sessions > 0 && !lease.arriving) sessions[id] = lease.sessions;
   }
   return sessions;
 }

@@ -128,6 +128,22 @@ class LeaseBook {
   absl::StatusOr<LeaseMembership> Rejoin(const std::string& token, const CertificateHolder& holder,
                                          const std::string& peer);
 
+  // Returns the lease that a ticket moves to this server. UNAUTHENTICATED where it moves none, or
+  // where no scheduler gives leases; UNAVAILABLE until that has sent its keys.
+  absl::StatusOr<LeaseToken> OpenTicket(const std::string& ticket) const;
+  // Admits a session of a lease that is on its way to this server. Until Arrive() is called the
+  // lease is not reported to the scheduler, which does not know yet that it is here. Errors are
+  // those of Join().
+  absl::StatusOr<LeaseMembership> JoinMoved(const LeaseToken& ticket,
+                                            const CertificateHolder& holder,
+                                            const std::string& peer);
+  // The lease is this server's, or will not be.
+  void Arrive(const std::string& lease);
+  // Returns the lease of a token that the scheduler signed for any of its servers, whenever it was;
+  // UNAUTHENTICATED for another. `here` says that it was for this one.
+  absl::StatusOr<std::string> LeaseOf(const std::string& token, const CertificateHolder& holder,
+                                      bool* here) const;
+
   // Returns what a session with this token would be entitled to now. The errors are those of
   // Join().
   absl::StatusOr<Entitlement> Show(const std::string& token,
@@ -168,6 +184,11 @@ class LeaseBook {
  private:
   LeaseBook(LeaseBookOptions options, SigningKey key);
 
+  // Returns the keys of tokens; UNAVAILABLE until the scheduler has sent them.
+  absl::StatusOr<std::vector<VerifyKey>> Keys() const;
+  // Takes a place in the lease of a token that holds.
+  absl::StatusOr<LeaseMembership> Enter(const LeaseToken& token, const std::string& peer,
+                                        bool moves);
   // The time by the scheduler's clock where there is a scheduler.
   absl::Time Now() const;
   absl::StatusOr<LeaseToken> Open(const std::string& token, const CertificateHolder& holder,

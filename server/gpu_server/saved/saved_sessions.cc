@@ -24,7 +24,6 @@
 #include "common/crypto/content_hash.h"
 #include "common/text_file.h"
 #include "common/transfer_all.h"
-#include "common/version.h"
 #include "google/protobuf/repeated_field.h"
 
 namespace warpline::server {
@@ -37,13 +36,9 @@ constexpr char kSaved[] = "session";
 constexpr char kPartial[] = "partial";
 constexpr char kTaken[] = "taken";
 constexpr char kManifest[] = "manifest";
-constexpr size_t kSecretBytes = 16;
 constexpr size_t kMostNameBytes = 80;
 // Leaves room for the sessions of this server.
 constexpr uint64_t kMostNumber = uint64_t{1} << 62;
-
-// Frames that a client did not acknowledge take most of it (SessionLink::kMaxKeptBytes).
-constexpr uint64_t kMostManifestBytes = 64u << 20;
 
 absl::Status Failed(const std::string& path, int error) {
   const std::string text = absl::StrCat(path, ": ", std::strerror(error));
@@ -277,8 +272,6 @@ absl::Status SavedSessions::Write(SessionCut* cut) {
 
 absl::Status SavedSessions::WriteFiles(const std::string& folder, SessionCut* cut) const {
   SavedSession& manifest = cut->manifest;
-  manifest.set_format(kSavedSessionFormat);
-  manifest.set_server_version(kVersion);
   manifest.clear_file();
   DescribeParts(cut);
   FolderSink parts(folder, manifest.mutable_file());
@@ -305,13 +298,10 @@ absl::StatusOr<SavedSession> SavedSessions::ReadManifest(uint64_t session) const
   if (got.bytes < bytes.size()) return Failed(path, got.error == 0 ? EIO : got.error);
   SavedSession manifest;
   if (!manifest.ParseFromString(bytes)) return Malformed(path, "not a manifest");
-  if (manifest.format() != kSavedSessionFormat) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, " has format ", manifest.format(), ", and this server reads ", kSavedSessionFormat));
+  if (const absl::Status checked = CheckManifest(manifest); !checked.ok()) {
+    return absl::Status(checked.code(), absl::StrCat(path, ": ", checked.message()));
   }
   if (manifest.session() != session) return Malformed(path, "the manifest of another session");
-  if (manifest.secret().size() != kSecretBytes)
-    return Malformed(path, "a session without a secret");
   return manifest;
 }
 

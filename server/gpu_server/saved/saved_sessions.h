@@ -32,8 +32,6 @@
 
 namespace warpline::server {
 
-inline constexpr uint32_t kSavedSessionFormat = 1;
-
 // Not thread-safe: one thread at a time. All calls block on the disk. Errors name the file.
 class SavedSessions {
  public:

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/sealed_memory.h"
 #include "common/transfer_all.h"
+#include "common/version.h"
 #include "server/hostlink/handover/journal_file.h"
 #include "server/hostlink/handover/variable_file.h"
 
@@ -28,6 +29,7 @@ constexpr int kMostStaging = 16;
 constexpr uint64_t kMostStagingBytes = 64u << 20;
 constexpr uint64_t kMostMemoryBytes = uint64_t{1} << 50;
 constexpr size_t kPieceBytes = 1u << 20;
+constexpr size_t kSecretBytes = 16;
 
 // In front of the bytes of one extent.
 struct ExtentHead {
@@ -193,7 +195,21 @@ absl::Status ReadStaging(PartSource* from, SessionCut* cut) {
 
 }  // namespace
 
+absl::Status CheckManifest(const SavedSession& manifest) {
+  if (manifest.format() != kSavedSessionFormat) {
+    return absl::FailedPreconditionError(absl::StrCat("the session is in format ",
+                                                      manifest.format(), ", and this server reads ",
+                                                      kSavedSessionFormat));
+  }
+  if (manifest.secret().size() != kSecretBytes) {
+    return absl::InvalidArgumentError("a session without a secret");
+  }
+  return absl::OkStatus();
+}
+
 void DescribeParts(SessionCut* cut) {
+  cut->manifest.set_format(kSavedSessionFormat);
+  cut->manifest.set_server_version(kVersion);
   cut->manifest.set_has_variables(cut->variables.valid());
   if (cut->away != nullptr) cut->manifest.set_used(BitsOf(cut->away->used));
 }

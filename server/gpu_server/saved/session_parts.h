@@ -27,6 +27,8 @@
 
 namespace warpline::server {
 
+inline constexpr uint32_t kSavedSessionFormat = 1;
+
 // A session at rest, without a worker: all that another server needs to go on with it.
 struct SessionCut {
   warpline_internal::SavedSession manifest;
@@ -34,7 +36,12 @@ struct SessionCut {
   UniqueFd variables;                // That of CreateVariableFile(); invalid for none.
   std::shared_ptr<AwayMemory> away;  // In host memory; null where the session has none.
   std::vector<UniqueFd> staging;     // By the manifest's ranges of it.
+  bool moved = false;                // It comes from a server that runs now.
 };
+
+// Manifests are no larger: frames that a client did not acknowledge take most of it
+// (SessionLink::kMaxKeptBytes).
+inline constexpr uint64_t kMostManifestBytes = 64u << 20;
 
 // Where the parts go. Its user calls Begin(), then Add() any number of times, then End(), for one
 // part after another. All may block. The user stops at the first error.
@@ -57,6 +64,9 @@ class PartSource {
   virtual absl::Status End() = 0;
 };
 
+// Returns OK for the manifest of a session that this server may be able to go on with.
+// FAILED_PRECONDITION for another format, INVALID_ARGUMENT for what no server writes.
+absl::Status CheckManifest(const warpline_internal::SavedSession& manifest);
 // Completes `cut->manifest`, so that it tells of all parts. Called before AddParts().
 void DescribeParts(SessionCut* cut);
 // Gives all parts to `to`. `space` has the cut's memory; null where it has none.

@@ -675,7 +675,7 @@ void Session::MaybeFinish() {
   SayClosed();
   worker_.End();
   relay_.End();
-  if (outlives_) parts_.owner->KeepMembership(std::move(membership_));
+  if (outlives_ && heir_ == Heir::kNextServer) parts_.owner->KeepMembership(std::move(membership_));
   membership_ = LeaseMembership();
   parts_.owner->OnSessionEnded(id_, placed_, std::move(kept));
 }

@@ -166,10 +166,18 @@ class Session : public SessionControl,
   // goes on as it was, and `saved` is called with FAILED_PRECONDITION and what the session has that
   // would be lost, ABORTED for what passes by itself, or the errors of Paging::Out().
   using Saved = std::function<void(absl::StatusOr<SessionCut>)>;
-  void Save(absl::Duration deadline, Saved saved) RUNS_ON(control_loop);
-  // Ends the session here, once it has been written. After an error it goes on. Returns
-  // false if it has ended meanwhile, or its client is gone: nobody is to go on with it.
+  enum class Heir {
+    kNextServer,   // The one that follows this one on this host.
+    kOtherServer,  // One that runs now, maybe on another host.
+  };
+  void Save(Heir heir, absl::Duration deadline, Saved saved) RUNS_ON(control_loop);
+  // Returns true if it still waits, at rest, for EndSaved(): it has not ended meanwhile, and its
+  // client has not gone.
+  bool MayEndSaved() const RUNS_ON(control_loop);
+  // Ends the session here, once its heir has it. After an error it goes on. Returns MayEndSaved().
   bool EndSaved(const absl::Status& written) RUNS_ON(control_loop);
+  // With this token its next server shows its lease.
+  void SetToken(const std::string& token) RUNS_ON(control_loop) { token_ = token; }
   // Goes on with what another server saved, and waits for the client. After an error the session
   // ends: INVALID_ARGUMENT for what no session has, FAILED_PRECONDITION and RESOURCE_EXHAUSTED for
   // what this server does not have. Once, before anything else.
@@ -347,7 +355,9 @@ class Session : public SessionControl,
   // Brings the memory of a suspended session back, and has another worker take over.
   void WakeUp(Paging::Done done) RUNS_ON(control_loop);
   // Saving (session_saving.cc).
-  std::string WhyNotSaved() const RUNS_ON(control_loop);
+  std::string WhyNotSaved(Heir heir) RUNS_ON(control_loop);
+  // Returns the host memory that it shares with its client, without that of bulk connections.
+  std::vector<HostSegments::Shared> SharedWithClient() RUNS_ON(control_loop);
   // Goes on with the saving once neither the client nor a relay of it is there.
   void AwaitHandedOver() RUNS_ON(control_loop);
   // They are gone: suspends the session.
@@ -366,7 +376,8 @@ class Session : public SessionControl,
   // The client may come back.
   void TakeBack() RUNS_ON(control_loop);
   absl::Status TryAdopt(SessionCut cut) RUNS_ON(control_loop);
-  absl::Status AdmitAdopted(const warpline_internal::SavedSession& from) RUNS_ON(control_loop);
+  absl::Status AdmitAdopted(const warpline_internal::SavedSession& from, bool moved)
+      RUNS_ON(control_loop);
   absl::Status AdoptWorker(SessionCut* cut) RUNS_ON(control_loop);
   absl::Status AdoptLink(const warpline_internal::SavedSession& from) RUNS_ON(control_loop);
   // Whatever goes on with the worker is forgotten, for the reason `status`.
@@ -421,6 +432,7 @@ class Session : public SessionControl,
   Suspension suspension_ ABSL_GUARDED_BY(control_loop);
   Saved saved_ ABSL_GUARDED_BY(control_loop);
   absl::Duration save_deadline_ ABSL_GUARDED_BY(control_loop);
+  Heir heir_ ABSL_GUARDED_BY(control_loop) = Heir::kNextServer;
   bool relay_gone_ ABSL_GUARDED_BY(control_loop) = false;
   bool handed_over_ ABSL_GUARDED_BY(control_loop) = false;
   std::atomic<bool> handing_over_{false};

@@ -121,6 +121,7 @@ void SessionHost::ReadOthers(int ordinal, ContextMeasure::Answer answer) {
 SessionHost::~SessionHost() {
   // A session that is being restored stays in its folder, or ends with the others.
   StartDrain();
+  StopMoves();
   disk_.Flush();
   FaultAll("the server is shutting down");
   WaitUntilIdle(absl::InfiniteDuration());
@@ -199,6 +200,11 @@ std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, abs
 
 absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
                                                  const warpline_internal::Hello& hello) {
+  absl::Status moving;
+  if (auto redirect = WhereTo(hello.token(), HolderOf(peer), &moving)) {
+    return SessionSides{.redirect = *std::move(redirect)};
+  }
+  if (!moving.ok()) return moving;
   auto membership = options_.leases->Join(hello.token(), HolderOf(peer), PeerUnit(peer));
   if (!membership.ok()) {
     books_.counters.sessions_refused.Add(1);
@@ -252,10 +258,17 @@ void SessionHost::RecordRefusal(const std::string& peer, uint64_t session,
 
 absl::StatusOr<SessionSides> SessionHost::Find(const std::string& peer, uint64_t id,
                                                const std::string& secret) {
+  if (std::string endpoint; HasLeft(secret, &endpoint)) {
+    warpline_internal::Redirect redirect;
+    redirect.set_endpoint(endpoint);
+    return SessionSides{.redirect = std::move(redirect)};
+  }
   std::shared_ptr<Session> session;
   bool away = false;
   {
     MutexLock lock(&mu_);
+    const auto number = numbers_.find(secret);
+    if (number != numbers_.end()) id = number->second;
     const auto found = known_.find(id);
     if (found != known_.end()) session = found->second;
     const auto saved = away_.find(id);
@@ -321,6 +334,9 @@ void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& 
   });
   MutexLock lock(&mu_);
   known_.erase(id);
+  if (!away_.contains(id)) {
+    absl::erase_if(numbers_, [id](const auto& number) { return number.second == id; });
+  }
   if (--live_ == 0) idle_.NotifyAll();
 }
 

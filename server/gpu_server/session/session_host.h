@@ -9,16 +9,21 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "audit/audit_log.h"
 #include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "lease/end_reason.h"
+#include "lease/token.h"
+#include "proto/scheduler.pb.h"
 #include "server/gpu_server/children/workers/context_measure.h"
 #include "server/gpu_server/continuity/idle_watch.h"
 #include "server/gpu_server/continuity/residency.h"
@@ -27,6 +32,8 @@
 #include "server/gpu_server/memory/device_memory.h"
 #include "server/gpu_server/memory/host_memory_port.h"
 #include "server/gpu_server/modules/module_cache.h"
+#include "server/gpu_server/moves/move_pipe.h"
+#include "server/gpu_server/moves/sent_sessions.h"
 #include "server/gpu_server/saved/saved_sessions.h"
 #include "server/gpu_server/session/reclaim_policy.h"
 #include "server/gpu_server/session/return_waits.h"
@@ -104,6 +111,18 @@ struct HostSnapshot {
   uint64_t swap_limit_bytes = 0;
 };
 
+// Moving leases needs these from others. The functions block; `dial` is SendSessions()'s.
+struct MoveServices {
+  MoveDialer dial;
+  // The scheduler's CommitMove, for a request without name and credential, which returns the
+  // lease's token here, and its EndMove.
+  std::function<absl::StatusOr<std::string>(warpline_internal::MoveCommit request)> commit;
+  std::function<absl::StatusOr<warpline_internal::MoveEndReply>(const std::string& lease,
+                                                                const std::string& why)>
+      end;
+  SwapSpace* space = nullptr;  // Borrowed; null where no memory is moved.
+};
+
 // Thread-safe.
 class SessionHost : public Acceptor,
                     private SessionOwner,
@@ -145,6 +164,12 @@ class SessionHost : public Acceptor,
   // Saves all sessions that can outlive the server, and ends them here; the others go on. Each has
   // `deadline` to come to rest. Returns when that is done, with how many were saved.
   int SaveAll(absl::Duration deadline);
+  // Leases move to and from this server until StopMoves(), which ends moves that are under way.
+  void StartMoves(MoveServices services);
+  void StopMoves();
+  // Begins to move a lease's sessions to another server, as the scheduler asks, and returns. An
+  // order that is known does nothing.
+  void MoveLease(const warpline_internal::MoveOrder& order);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
@@ -250,11 +275,53 @@ class SessionHost : public Acceptor,
   // Reads and takes over a session, or tries again before `give_up`.
   void RestoreOne(uint64_t id, absl::Time give_up);
   absl::Status AdoptOne(SessionCut cut) RUNS_ON(control_loop);
+  absl::Status AdoptAs(uint64_t id, LeaseMembership membership, SessionCut cut)
+      RUNS_ON(control_loop);
   // It cannot go on here.
   void LeaveSaved(uint64_t id, const absl::Status& why);
   void OnDisk(std::function<void()> body);
   // The server is about to end.
   bool Leaves() const;
+
+  // Moving (session_host_moving.cc).
+  struct Moving;
+  // A lease that is elsewhere, or on its way there.
+  struct Move {
+    std::string ticket;
+    bool under_way = false;
+    std::string endpoint = {};  // Empty where it did not move.
+    std::string token = {};     // Its token there, as it was then; empty where it is not known.
+  };
+  absl::Status TakeMove(const std::string& peer, const warpline_internal::MoveHello& hello,
+                        std::shared_ptr<MovePipe> pipe) override;
+  std::shared_ptr<const MoveServices> MovesWith();
+  // Waits; returns false once moves are stopped.
+  bool PauseMoves(absl::Duration pause);
+  void BeginMove(const warpline_internal::MoveOrder& order) RUNS_ON(control_loop);
+  void RestOne(uint64_t id, const std::shared_ptr<Moving>& moving) RUNS_ON(control_loop);
+  void OnOneRests(uint64_t id, const std::shared_ptr<Moving>& moving,
+                  absl::StatusOr<SessionCut> cut) RUNS_ON(control_loop);
+  // All its sessions are at rest, or the lease stays.
+  void SendAway(const std::shared_ptr<Moving>& moving) RUNS_ON(control_loop);
+  // Ends the move at the scheduler. Returns true if it was committed.
+  absl::StatusOr<bool> EndMove(const Moving& moving, const absl::Status& why);
+  // The lease is elsewhere, with this token, or stays.
+  void FinishMove(const std::shared_ptr<Moving>& moving, const absl::StatusOr<std::string>& token)
+      RUNS_ON(control_loop);
+  // Returns where sessions are opened with a token whose lease has moved. Sets `*refusal` for one
+  // that is on its way.
+  std::optional<warpline_internal::Redirect> WhereTo(const std::string& token,
+                                                     const CertificateHolder& holder,
+                                                     absl::Status* refusal);
+  // Returns true for a session that has moved, with where it is.
+  bool HasLeft(const std::string& secret, std::string* endpoint);
+  void ReceiveLease(const LeaseToken& ticket, const warpline_internal::MoveHello& hello,
+                    MovePipe* pipe);
+  // Fills `*ids` with those that were adopted, also after an error.
+  absl::Status AdoptMoved(const LeaseToken& ticket, std::vector<SessionCut> cuts,
+                          std::vector<uint64_t>* ids) RUNS_ON(control_loop);
+  absl::Status CommitMove(const std::string& ticket, const std::vector<uint64_t>& former,
+                          const std::vector<uint64_t>& ids, uint64_t bytes, std::string* token);
 
   void RecordRefusal(const std::string& peer, uint64_t session, const absl::Status& why);
   // `sessions` are paid for by `payer`.
@@ -288,6 +355,17 @@ class SessionHost : public Acceptor,
   std::map<uint64_t, std::shared_ptr<Session>> known_ ABSL_GUARDED_BY(mu_);
   // Those in the folder of saved sessions, with their secrets.
   std::map<uint64_t, std::string> away_ ABSL_GUARDED_BY(mu_);
+  // The numbers, by their secrets, of sessions that other servers had: their clients may know them
+  // by other numbers.
+  absl::flat_hash_map<std::string, uint64_t> numbers_ ABSL_GUARDED_BY(mu_);
+  // Null while leases do not move.
+  std::shared_ptr<const MoveServices> moves_with_ ABSL_GUARDED_BY(mu_);
+  CondVar moves_changed_;
+  std::map<std::string, Move> moves_ ABSL_GUARDED_BY(mu_);  // By lease.
+  // Where sessions have moved, by their secrets, for as long as their clients may look for them
+  // here.
+  absl::flat_hash_map<std::string, std::string> gone_ ABSL_GUARDED_BY(mu_);
+  int arriving_ ABSL_GUARDED_BY(mu_) = 0;
 
   std::map<uint64_t, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(control_loop);
   // Those of saved sessions, whose leases are not idle.
@@ -308,6 +386,11 @@ class SessionHost : public Acceptor,
   // the host is about to go.
   std::atomic<bool> stopping_{false};
   EventLoop disk_{"saved-sessions"};
+  // Where sessions are sent to other servers, and where they are received. Both post to the control
+  // loop.
+  MoveStop move_stop_;
+  EventLoop moves_out_{"moves-out"};
+  EventLoop moves_in_{"moves-in"};
 };
 
 }  // namespace warpline::server

@@ -85,10 +85,11 @@ void SessionHost::SaveOne(uint64_t id, const std::shared_ptr<Saving>& saving) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return saving->End(false);
   const auto session = found->second;
-  session->Save(saving->deadline, [this, id, saving](absl::StatusOr<SessionCut> cut) {
-    control_loop.AssertOnLoop();
-    OnSaved(id, saving, std::move(cut));
-  });
+  session->Save(Session::Heir::kNextServer, saving->deadline,
+                [this, id, saving](absl::StatusOr<SessionCut> cut) {
+                  control_loop.AssertOnLoop();
+                  OnSaved(id, saving, std::move(cut));
+                });
 }
 
 void SessionHost::OnSaved(uint64_t id, const std::shared_ptr<Saving>& saving,
@@ -151,6 +152,7 @@ void SessionHost::FindSaved() {
   for (const std::string& why : unreadable) LogWarning("a saved session is left alone: ", why);
   MutexLock lock(&mu_);
   away_ = found;
+  for (const auto& [id, secret] : away_) numbers_[secret] = id;
   last_id_ = std::max(last_id_, options_.saved->LastNumber());
 }
 
@@ -202,6 +204,10 @@ absl::Status SessionHost::AdoptOne(SessionCut cut) {
   const std::string peer = cut.manifest.peer();
   auto membership = options_.leases->Rejoin(cut.manifest.token(), HolderOf(peer), PeerUnit(peer));
   if (!membership.ok()) return membership.status();
+  return AdoptAs(id, *std::move(membership), std::move(cut));
+}
+
+absl::Status SessionHost::AdoptAs(uint64_t id, LeaseMembership membership, SessionCut cut) {
   std::shared_ptr<Session> session;
   {
     MutexLock lock(&mu_);
@@ -211,9 +217,10 @@ absl::Status SessionHost::AdoptOne(SessionCut cut) {
     }
     if (known_.contains(id)) return absl::AlreadyExistsError("there is such a session");
     ++live_;
-    session = std::make_shared<Session>(PartsOfSession(), id, peer, *std::move(membership),
-                                        cut.manifest.secret());
+    session = std::make_shared<Session>(PartsOfSession(), id, cut.manifest.peer(),
+                                        std::move(membership), cut.manifest.secret());
     known_.emplace(id, session);
+    numbers_[cut.manifest.secret()] = id;
   }
   sessions_.emplace(id, session);
   return session->Adopt(std::move(cut));
@@ -224,6 +231,7 @@ void SessionHost::LeaveSaved(uint64_t id, const absl::Status& why) {
              why.ToString(absl::StatusToStringMode::kWithNoExtraData));
   MutexLock lock(&mu_);
   away_.erase(id);
+  absl::erase_if(numbers_, [id](const auto& number) { return number.second == id; });
 }
 
 }  // namespace warpline::server

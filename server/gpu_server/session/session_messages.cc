@@ -322,7 +322,8 @@ dispatch::DispatchTerms DispatchTermsOf(const SessionFacts& facts, const std::st
 warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms) {
   const SessionOptions& options = *facts.options;
   const SessionDevices& devices = *facts.devices;
-  uint64_t features = kFeatureCompressedImages | kFeatureRefusals | kFeatureOutlives;
+  uint64_t features =
+      kFeatureCompressedImages | kFeatureRefusals | kFeatureOutlives | kFeatureMoves;
   if (facts.keeps_modules) features |= kFeatureModuleCache;
   if (HasBoard(*facts.hello)) features |= kFeatureBoard;
   const bool guarded = IsGuarded(*facts.hello);

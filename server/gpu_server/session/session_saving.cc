@@ -39,19 +39,26 @@ absl::StatusOr<UniqueFd> Duplicate(int fd) {
 
 }  // namespace
 
-std::string Session::WhyNotSaved() const {
+std::string Session::WhyNotSaved(Heir heir) {
   if (!Serving()) return "it is not open";
   if (IsGuarded(hello_)) return "it is of the guarded tier, whose sessions end with their server";
   if (!terms_.resumable) return "its client cannot resume it";
+  if (heir == Heir::kOtherServer) {
+    if ((hello_.features() & kFeatureMoves) == 0) return "its client is too old to follow it";
+    if (!SharedWithClient().empty() || !awaited_.empty()) {
+      return "it shares host memory with its client, which is on this server's host";
+    }
+  }
   return WhyNotReplaceable(Standing(), /*saves_variables=*/true);
 }
 
-void Session::Save(absl::Duration deadline, Saved saved) {
-  std::string why = WhyNotSaved();
+void Session::Save(Heir heir, absl::Duration deadline, Saved saved) {
+  std::string why = WhyNotSaved(heir);
   if (saved_ || handing_over()) why = "it is being saved already";
   if (!why.empty()) return saved(absl::FailedPreconditionError(why));
   saved_ = std::move(saved);
   save_deadline_ = deadline;
+  heir_ = heir;
   handed_over_ = relay_gone_ = false;
   // Without a client nothing wakes the session while it is suspended, and no bytes come to its
   // staging memory after those that are saved.
@@ -170,6 +177,7 @@ absl::StatusOr<SessionCut> Session::MakeCut(const SessionMemory::AwayShown& away
   to.set_board_generation(worker_.board_generation());
   to.set_host_charged_bytes(holdings_.host_charged_bytes());
   to.set_device_uuid(placed_.front()->info().uuid());
+  to.set_device_name(placed_.front()->info().name());
   for (const SessionMemory::AwayRange& range : away.ranges) {
     auto* const saved = to.add_range();
     saved->set_va(range.va);
@@ -197,12 +205,21 @@ absl::StatusOr<SessionCut> Session::MakeCut(const SessionMemory::AwayShown& away
   return cut;
 }
 
-absl::Status Session::ShowShared(SavedSession* to) {
+std::vector<HostSegments::Shared> Session::SharedWithClient() {
   std::set<uint64_t> staging;
-  for (const auto& range : to->staging()) staging.insert(range.va());
+  for (const BulkPort::Segment& segment : bulk_->Segments()) staging.insert(segment.va);
   std::vector<HostSegments::Shared> shared;
   for (const HostSegments::Shared& segment : holdings_.host_segments().Show()) {
     if (!staging.contains(segment.va)) shared.push_back(segment);
+  }
+  return shared;
+}
+
+absl::Status Session::ShowShared(SavedSession* to) {
+  const std::vector<HostSegments::Shared> shared = SharedWithClient();
+  if (heir_ == Heir::kOtherServer) {
+    if (shared.empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError("it shares host memory with its client by now");
   }
   if (!parts_.owner->GiveToClient(id_, shared)) {
     return absl::FailedPreconditionError(
@@ -244,14 +261,16 @@ void Session::StopSaving(const absl::Status& status) {
   if (saved) saved(status);
 }
 
+bool Session::MayEndSaved() const { return state_ == State::kSuspended && !presence_.gone(); }
+
 bool Session::EndSaved(const absl::Status& written) {
-  const bool goes_on = state_ == State::kSuspended && !presence_.gone();
+  const bool goes_on = MayEndSaved();
   if (!goes_on || !written.ok()) {
     TakeBack();
     return goes_on;
   }
   outlives_ = true;
-  End("saved for the next server");
+  End(heir_ == Heir::kNextServer ? "saved for the next server" : "moved to another server");
   return true;
 }
 
@@ -263,13 +282,14 @@ absl::Status Session::Adopt(SessionCut cut) {
   return adopted;
 }
 
-absl::Status Session::AdmitAdopted(const SavedSession& from) {
+absl::Status Session::AdmitAdopted(const SavedSession& from, bool moved) {
   const SessionOptions& options = *parts_.options;
   hello_ = from.hello();
   if (from.device_uuid().size() != kUuidBytes) {
     return absl::InvalidArgumentError("a device without a UUID");
   }
-  hello_.set_device(FormatDeviceUuid(from.device_uuid()));
+  // A lease that has moved is of another device.
+  hello_.set_device(moved ? "" : FormatDeviceUuid(from.device_uuid()));
   const auto version = CheckHello(&hello_);
   if (!version.ok()) return version.status();
   terms_.version = *version;
@@ -288,7 +308,12 @@ absl::Status Session::AdmitAdopted(const SavedSession& from) {
   hello_.set_token(from.token());
   if (const absl::Status held = CheckMembership(); !held.ok()) return held;
   if (const absl::Status tier = CheckTenantsTier(hello_, entitlement()); !tier.ok()) return tier;
-  return TakePlace();
+  if (const absl::Status placed = TakePlace(); !placed.ok()) return placed;
+  const std::string& name = placed_.front()->info().name();
+  if (placed_.size() == 1 && name == from.device_name()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the session is of one device of the model ",
+                                                    Quoted(from.device_name()), ", this is ",
+                                                    Quoted(name)));
 }
 
 absl::Status Session::AdoptWorker(SessionCut* cut) {
@@ -353,7 +378,7 @@ HostSegments::Result Session::TakeShared(const warpline_internal::HostMemoryRequ
 absl::Status Session::TryAdopt(SessionCut cut) {
   const SavedSession& from = cut.manifest;
   state_ = State::kOpening;
-  if (const absl::Status admitted = AdmitAdopted(from); !admitted.ok()) return admitted;
+  if (const absl::Status admitted = AdmitAdopted(from, cut.moved); !admitted.ok()) return admitted;
   lines_.Begin();
   OpenDevices();
   const bool fits = holdings_.TakeHostMemory(membership_.PayersHostQuota(),
@@ -392,11 +417,12 @@ absl::Status Session::TryAdopt(SessionCut cut) {
   terms_.streams = tasks_.streams();
   KnowClient(parts_.options->resume_timeout);
   state_ = State::kSuspended;
-  reason_ = "the server has started anew";
+  reason_ = cut.moved ? "it has moved here" : "the server has started anew";
   suspension_.SetVariables(std::move(cut.variables));
   parts_.books->counters.sessions_opened.Add(1);
-  lines_.SayOpened(absl::StrCat("from=saved peer=", lines_.peer(), " program=",
-                                Quoted(hello_.program()), " after_command=", from.done_commands()));
+  lines_.SayOpened(absl::StrCat(cut.moved ? "from=moved peer=" : "from=saved peer=", lines_.peer(),
+                                " program=", Quoted(hello_.program()),
+                                " after_command=", from.done_commands()));
   audit_->Opened({hello_.program(), hello_.pid(), 0, DevicesText(),
                   holdings_.devices().quota(0).limit_bytes()});
   worker_.Connect();

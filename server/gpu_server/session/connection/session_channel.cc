@@ -35,6 +35,7 @@ void SessionChannel::Started(Channel* channel) {
 void SessionChannel::OnClosed(const absl::Status& status) {
   guard_->Release();
   if (bulk_ != nullptr) bulk_->OnClosed();
+  if (move_ != nullptr) move_->OnClosed(status);
   if (port_ == nullptr) return;
   port_->Detach(channel_);
   control_->OnChannelClosed(status);
@@ -56,6 +57,7 @@ Accept SessionChannel::Refuse(const absl::Status& status) {
 Accept SessionChannel::OnFrame(Frame* frame) {
   if (closing_) return Accept::kTaken;
   if (bulk_ != nullptr) return bulk_->OnFrame(frame);
+  if (move_ != nullptr) return move_->OnFrame(frame);
   if (port_ == nullptr) {
     OnFirst(*frame);
     return Accept::kTaken;
@@ -77,9 +79,11 @@ void SessionChannel::OnFirst(const Frame& frame) {
     OnResume(frame);
   } else if (frame.kind == kBulkHello) {
     OnBulkHello(frame);
+  } else if (frame.kind == kMove) {
+    OnMove(frame);
   } else {
     Refuse(absl::InvalidArgumentError(
-        "the first frame of a channel must be Hello, Resume or BulkHello"));
+        "the first frame of a channel must be Hello, Resume, BulkHello or Move"));
   }
   if (port_ != nullptr) port_->traffic().frames_received.Add(1);
   last_activity_ = Clock::now();
@@ -97,6 +101,7 @@ void SessionChannel::OnHello(const Frame& frame) {
     channel_->Close(session.status());
     return;
   }
+  if (session->redirect.has_value()) return SendTo(*session->redirect);
   if (!session->port->Attach(channel_)) {
     closing_ = true;
     channel_->Close(absl::UnavailableError("the server is shutting down"));
@@ -120,6 +125,7 @@ void SessionChannel::OnResume(const Frame& frame) {
     channel_->Close(session.status());
     return;
   }
+  if (session->redirect.has_value()) return SendTo(*session->redirect);
   resumes_ = true;
   client_has_ = resume.received();
   const SessionPort::Follows follows = session->port->Follow(channel_, resume.attempt());
@@ -146,8 +152,9 @@ void SessionChannel::OnBulkHello(const Frame& frame) {
     return;
   }
   absl::StatusOr<SessionSides> session = directory_->Find(peer_, hello.session(), hello.secret());
-  if (session.ok() && !session->bulk->Attach(hello.slot(), channel_)) {
-    session = absl::PermissionDeniedError("the session is over");
+  const bool elsewhere = session.ok() && session->redirect.has_value();
+  if (elsewhere || (session.ok() && !session->bulk->Attach(hello.slot(), channel_))) {
+    session = absl::PermissionDeniedError("the session is over here");
   }
   if (!session.ok()) {
     closing_ = true;
@@ -166,6 +173,26 @@ void SessionChannel::OnBulkHello(const Frame& frame) {
           [control = session->control](const absl::Status& status) {
             control->OnProtocolError(status);
           }});
+}
+
+void SessionChannel::OnMove(const Frame& frame) {
+  warpline_internal::MoveHello hello;
+  if (!Parse(frame, &hello)) {
+    Refuse(absl::InvalidArgumentError("malformed MoveHello"));
+    return;
+  }
+  auto pipe = std::make_shared<MovePipe>();
+  move_ = std::make_unique<MoveChannel>(pipe, channel_);
+  const absl::Status taken = directory_->TakeMove(peer_, hello, std::move(pipe));
+  if (taken.ok()) return channel_->Admit();
+  closing_ = true;
+  channel_->Close(taken);
+}
+
+void SessionChannel::SendTo(const warpline_internal::Redirect& redirect) {
+  redirect_ = {kRedirect, redirect.SerializeAsString()};
+  closing_ = true;
+  channel_->Close(absl::OkStatus());
 }
 
 bool SessionChannel::HoldsLink() {
@@ -369,7 +396,12 @@ bool SessionChannel::NextOfSession(Frame* frame) {
 
 bool SessionChannel::NextFrame(Frame* frame) {
   if (bulk_ != nullptr) return bulk_->NextFrame(frame);
+  if (move_ != nullptr) return move_->NextFrame(frame);
   frame->shared = nullptr;
+  if (redirect_.has_value()) {
+    *frame = *std::exchange(redirect_, std::nullopt);
+    return true;
+  }
   if (!HoldsLink()) return false;
   bool found = true;
   if (resumed_due_) {

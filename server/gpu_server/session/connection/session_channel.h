@@ -1,19 +1,23 @@
-// One channel's side of a session: finds out from the first frame whether the client opens a
-// session or resumes one, checks what the client sends, passes commands on to the worker's ring
-// unparsed, and gives the channel what goes back. A channel whose first frame says that it is a
-// bulk connection is a BulkChannel's from then on.
+// One channel's side of a session. It finds out from the first frame whether the client opens a
+// session or resumes one, and checks what the client sends. It passes commands on to the worker's
+// ring unparsed, and gives the channel what goes back. A channel whose first frame says that it is
+// a bulk connection is a BulkChannel's from then on. One on which a server hands over sessions is a
+// MoveChannel's.
 #ifndef WARPLINE_SERVER_GPU_SERVER_SESSION_CONNECTION_SESSION_CHANNEL_H_
 #define WARPLINE_SERVER_GPU_SERVER_SESSION_CONNECTION_SESSION_CHANNEL_H_
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/session.pb.h"
+#include "server/gpu_server/moves/move_pipe.h"
+#include "server/gpu_server/moves/received_sessions.h"
 #include "server/gpu_server/session/bulk/bulk_channel.h"
 #include "server/gpu_server/session/bulk/bulk_port.h"
 #include "server/gpu_server/session/connection/first_frame_guard.h"
@@ -52,9 +56,11 @@ class SessionControl {
 
 // A session, for the channel that serves it.
 struct SessionSides {
-  std::shared_ptr<SessionPort> port;
-  std::shared_ptr<SessionControl> control;
-  std::shared_ptr<BulkPort> bulk;
+  std::shared_ptr<SessionPort> port = nullptr;
+  std::shared_ptr<SessionControl> control = nullptr;
+  std::shared_ptr<BulkPort> bulk = nullptr;
+  // In place of all these: the client is sent to the server to which its lease has moved.
+  std::optional<warpline_internal::Redirect> redirect = std::nullopt;
 };
 
 // All sessions, for channels that have none yet. Thread-safe, never blocks.
@@ -70,6 +76,11 @@ class SessionDirectory {
   // is not its own: a stranger learns nothing.
   virtual absl::StatusOr<SessionSides> Find(const std::string& peer, uint64_t id,
                                             const std::string& secret) = 0;
+  // Another server hands over the sessions of a lease. Their bytes go into the pipe, and whoever
+  // reads them ends the channel. UNAUTHENTICATED for a ticket that does not hold, UNAVAILABLE while
+  // draining.
+  virtual absl::Status TakeMove(const std::string& peer, const warpline_internal::MoveHello& hello,
+                                std::shared_ptr<MovePipe> pipe) = 0;
   // A client broke the protocol before it had a session.
   virtual void OnStrangersError(const std::string& peer, const absl::Status& status) = 0;
 };
@@ -106,6 +117,9 @@ class SessionChannel : public SessionHandler {
   void OnHello(const Frame& frame) RUNS_ON(channel_loop);
   void OnResume(const Frame& frame) RUNS_ON(channel_loop);
   void OnBulkHello(const Frame& frame) RUNS_ON(channel_loop);
+  void OnMove(const Frame& frame) RUNS_ON(channel_loop);
+  // Sends the client elsewhere, and ends the channel.
+  void SendTo(const warpline_internal::Redirect& redirect) RUNS_ON(channel_loop);
   // Whether this channel has its session's link by now; does what is due on getting it.
   bool HoldsLink() RUNS_ON(channel_loop);
   Accept Dispatch(Frame* frame) RUNS_ON(channel_loop);
@@ -131,6 +145,10 @@ class SessionChannel : public SessionHandler {
 
   // Of a bulk connection, which has none of what follows, nor the two above.
   std::unique_ptr<BulkChannel> bulk_ ABSL_GUARDED_BY(channel_loop);
+  // A channel on which a server hands over sessions has this alone.
+  std::unique_ptr<MoveChannel> move_ ABSL_GUARDED_BY(channel_loop);
+  // The last frame of a channel that has no session.
+  std::optional<Frame> redirect_ ABSL_GUARDED_BY(channel_loop);
 
   bool closing_ ABSL_GUARDED_BY(channel_loop) = false;  // What still arrives is dropped.
   bool ring_broken_ ABSL_GUARDED_BY(channel_loop) = false;
