@@ -17,6 +17,7 @@ class CudaStreams : public virtual Streams, protected CudaPart {
   explicit CudaStreams(CudaMember* member) : CudaPart(*member), events_(is_shared()) {}
   ~CudaStreams() override;
 
+  bool OrdersByPriority() const override { return !is_shared(); }
   CudaResult CreateStream(uint32_t flags, int priority, StreamId* stream) override;
   CudaResult DestroyStream(StreamId stream) override;
   CudaResult SetStreamAttribute(StreamId stream, const LaunchAttribute& attribute) override;

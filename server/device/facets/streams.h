@@ -20,7 +20,11 @@ class Streams {
 
   virtual ~Streams() = default;
 
-  // `flags` is CU_STREAM_DEFAULT (0) or CU_STREAM_NON_BLOCKING (1).
+  // Returns whether the device itself starts kernels of streams with a higher priority first. Where
+  // it does not, it ignores the priorities, and the caller orders what it issues.
+  virtual bool OrdersByPriority() const = 0;
+  // `flags` is CU_STREAM_DEFAULT (0) or CU_STREAM_NON_BLOCKING (1). `priority` is CUDA's,
+  // where lower numbers go first; any number is taken as the nearest that the device has.
   virtual CudaResult CreateStream(uint32_t flags, int priority, StreamId* stream) = 0;
   // Destroys at once in the sense of CUDA: work that was already submitted still completes.
   virtual CudaResult DestroyStream(StreamId stream) = 0;

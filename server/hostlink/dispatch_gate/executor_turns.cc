@@ -24,14 +24,61 @@ constexpr int64_t kNearNapNs = 25'000;
 }  // namespace
 
 ExecutorTurns::ExecutorTurns(const SessionGates* gates, size_t device)
-    : gates_(gates), device_(device), slots_(gates == nullptr ? nullptr : &gates->device(device)) {}
+    : gates_(gates),
+      device_(device),
+      slots_(gates == nullptr ? nullptr : &gates->device(device)),
+      ranks_(gates == nullptr ? nullptr : &gates->ranks(device)) {}
+
+void ExecutorTurns::SetPriority(int32_t priority, bool makes_way) {
+  if (slots_ == nullptr) return;
+  rank_ = RankOf(priority);
+  makes_way_ = makes_way;
+  ShowRank();
+}
 
 bool ExecutorTurns::IsFreeBesideOthers(Engine engine, uint64_t bytes) {
   const uint32_t sharers = slot(engine).server.sharers.load(std::memory_order_relaxed);
   return gates_->free_copies(device_, engine).Take(bytes, gates_->now_ns(), sharers);
 }
 
+bool ExecutorTurns::MakesWayNow() {
+  if (!ranks_->BeginsAbove(rank_)) {
+    makes_way_since_ns_ = 0;
+    return false;
+  }
+  const int64_t now_ns = gates_->now_ns();
+  if (makes_way_since_ns_ == 0) makes_way_since_ns_ = now_ns;
+  return now_ns - makes_way_since_ns_ < kMostWayNs;
+}
+
+void ExecutorTurns::ShowRank() {
+  const InFlight& own = in_flight(Engine::kCompute);
+  const bool busy = own.commands > 0 || issuing_ == Engine::kCompute;
+  const bool waits = waits_for_ == Engine::kCompute;
+  const uint32_t rank = busy || waits ? rank_ : 0;
+  const bool beginning = rank != 0 && !busy;
+  if (rank == shown_rank_ && beginning == shown_beginning_) return;
+  // It is never missing meanwhile.
+  if (rank != 0) CountRank(rank, beginning, 1);
+  if (shown_rank_ != 0) CountRank(shown_rank_, shown_beginning_, -1u);
+  shown_rank_ = rank;
+  shown_beginning_ = beginning;
+}
+
+void ExecutorTurns::CountRank(uint32_t rank, bool beginning, uint32_t by) {
+  RankLine::Rank& counts = ranks_->ranks[rank - 1];
+  if (beginning) counts.beginning.fetch_add(by, std::memory_order_relaxed);
+  counts.at_work.fetch_add(by, std::memory_order_relaxed);
+  ranks_->raised.fetch_add(by, std::memory_order_relaxed);
+}
+
 bool ExecutorTurns::Ask(Engine engine, Grant grant) {
+  if (grant.state() != Grant::State::kClosed && Outranked(engine)) {
+    if (MakesWayNow())
+      grant = Grant::Closed(0);
+    else
+      grant = (grant.open() ? Grant::Shared() : grant).Brief();
+  }
   if (grant.open()) {
     limited_ = Engine::kNothing;
     StopWaiting();
@@ -89,12 +136,13 @@ void ExecutorTurns::WaitFor(Engine engine) {
   StopWaiting();
   waits_for_ = engine;
   slot(engine).worker.executors_waiting.fetch_add(1, std::memory_order_relaxed);
+  if (engine == Engine::kCompute) ShowRank();
 }
 
 void ExecutorTurns::StopWaiting() {
   if (waits_for_ == Engine::kNothing) return;
   slot(waits_for_).worker.executors_waiting.fetch_sub(1, std::memory_order_relaxed);
-  waits_for_ = Engine::kNothing;
+  if (std::exchange(waits_for_, Engine::kNothing) == Engine::kCompute) ShowRank();
 }
 
 void ExecutorTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes) {
@@ -171,6 +219,7 @@ void ExecutorTurns::BeginWork(Engine engine, int64_t now_ns) {
   if (line.executors_in_flight.fetch_add(1, std::memory_order_acq_rel) == 0) {
     line.busy_since_ns.store(now_ns, std::memory_order_relaxed);
   }
+  if (engine == Engine::kCompute) ShowRank();
 }
 
 void ExecutorTurns::EndWork(Engine engine, int64_t now_ns) {
@@ -180,6 +229,7 @@ void ExecutorTurns::EndWork(Engine engine, int64_t now_ns) {
   if (was_last && since_ns > 0 && since_ns < now_ns) {
     line.busy_ns.fetch_add(static_cast<uint64_t>(now_ns - since_ns), std::memory_order_relaxed);
   }
+  if (engine == Engine::kCompute) ShowRank();
 }
 
 uint64_t ExecutorTurns::MarkEvery(uint64_t most) const {

@@ -23,6 +23,11 @@
 //
 // In a turn, the executor issues no copy behind its own kernels that are not complete, and no
 // kernel behind copies. Such a command would hold one engine while it waits for the other.
+//
+// Where the device does not order kernels by the priorities of their streams, the executors of a
+// session do. While one of a higher priority is about to begin, the others make way, for at most
+// kMostWayNs. While it has kernels in flight, they have only a little in flight, as while a more
+// urgent session is expected. So each stream always goes on.
 #ifndef WARPLINE_SERVER_HOSTLINK_DISPATCH_GATE_EXECUTOR_TURNS_H_
 #define WARPLINE_SERVER_HOSTLINK_DISPATCH_GATE_EXECUTOR_TURNS_H_
 
@@ -55,6 +60,7 @@ class SessionGates {
       : page_(std::move(page)), clock_(clock), share_(std::move(share)) {}
 
   DeviceSlots& device(size_t device) const { return page_->device(device); }
+  RankLine& ranks(size_t device) const { return page_->ranks(device); }
   int64_t now_ns() const { return clock_(); }
   // REQUIRES: the engine is one that copies.
   FreeCopies& free_copies(size_t device, Engine engine) const {
@@ -83,6 +89,9 @@ class ExecutorTurns {
   static constexpr int64_t kBriefAheadNs = 300'000;
   static constexpr int64_t kAheadNs = 1'000'000;
   static constexpr int64_t kSharedAheadNs = 16'000'000;
+  // The longest time for which an executor issues nothing because others of a higher priority are
+  // about to begin. They have it together.
+  static constexpr int64_t kMostWayNs = 1'000'000;
 
   // `gates` is borrowed; null where nothing is dispatched. `device` is the session's number of it.
   ExecutorTurns(const SessionGates* gates, size_t device);
@@ -91,6 +100,10 @@ class ExecutorTurns {
   ExecutorTurns(const ExecutorTurns&) = delete;
   ExecutorTurns& operator=(const ExecutorTurns&) = delete;
 
+  // Sets CUDA's priority of the executor's stream, which may be any number. `makes_way` says that
+  // the executor makes way for others of the session with a higher priority, because the device
+  // does not order them.
+  void SetPriority(int32_t priority, bool makes_way);
   // Returns whether a copy of `bytes` is so small that it needs no turn, with few like it lately.
   // It is then issued without MayIssue() and OnIssued(). `bytes` is 0 for a kernel.
   bool IsFree(Engine engine, uint64_t bytes) {
@@ -102,7 +115,7 @@ class ExecutorTurns {
   bool MayIssue(Engine engine) {
     if (slots_ == nullptr || engine == Engine::kNothing) return true;
     const Grant grant = (*slots_)[EngineIndex(engine)].grant();
-    if (grant.open() && limited_ == Engine::kNothing) return true;
+    if (grant.open() && limited_ == Engine::kNothing && !Outranked(engine)) return true;
     return Ask(engine, grant);
   }
   // Says that a command is about to be issued. It counts as work in flight from now on, because the
@@ -160,6 +173,15 @@ class ExecutorTurns {
   InFlight& in_flight(Engine engine) { return in_flight_[EngineIndex(engine)]; }
   bool IsFreeBesideOthers(Engine engine, uint64_t bytes);
   bool Ask(Engine engine, Grant grant);
+  // Returns whether an executor to which this one makes way is at work.
+  bool Outranked(Engine engine) const {
+    return makes_way_ && engine == Engine::kCompute && ranks_->Highest() > rank_;
+  }
+  // Returns whether to issue nothing, because an executor of a higher priority is about to begin.
+  bool MakesWayNow();
+  // Writes to the page what the executor wants of the compute engine, if its stream has a rank.
+  void ShowRank();
+  void CountRank(uint32_t rank, bool beginning, uint32_t by);
   // Returns whether the executor may have another command in flight, in a turn that lasts until
   // `until_ns`; 0 for no turn.
   bool HasRoom(Engine engine, int64_t until_ns);
@@ -178,7 +200,13 @@ class ExecutorTurns {
 
   const SessionGates* const gates_;
   const size_t device_;
-  DeviceSlots* const slots_;             // Null where nothing is dispatched.
+  DeviceSlots* const slots_;  // Null where nothing is dispatched.
+  RankLine* const ranks_;     // Null where slots_ is.
+  uint32_t rank_ = 0;
+  bool makes_way_ = false;
+  uint32_t shown_rank_ = 0;              // The rank for which RankLine counts it; 0 for none.
+  bool shown_beginning_ = false;         // RankLine counts it as beginning.
+  int64_t makes_way_since_ns_ = 0;       // 0 while no executor is to begin before this one.
   Engine waits_for_ = Engine::kNothing;  // The engine whose executors_waiting counts this executor.
   Engine limited_ = Engine::kNothing;    // The last engine that was not wholly open.
   Engine issuing_ = Engine::kNothing;    // The engine of a first command that is being issued.

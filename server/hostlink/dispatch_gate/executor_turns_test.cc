@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -255,8 +256,103 @@ TEST_F(ExecutorTurnsTest, ExecutorThatEndsTakesBackWhatItSaid) {
   EXPECT_EQ(line(Engine::kCopyIn).executors_waiting, 0u);
 }
 
+// Two executors of one session. The second one has a stream with a priority.
+class ExecutorRanksTest : public ExecutorTurnsTest {
+ protected:
+  ExecutorRanksTest() {
+    turns_->SetPriority(0, /*makes_way=*/true);
+    urgent_.SetPriority(-2, /*makes_way=*/true);
+  }
+  void IssueUrgent() {
+    ASSERT_TRUE(urgent_.MayIssue(Engine::kCompute));
+    urgent_.OnIssued(Engine::kCompute, ++urgent_ticket_, 0);
+  }
+  RankLine& ranks() { return page_->ranks(0); }
+
+  ExecutorTurns urgent_{gates_.get(), 0};
+  uint64_t urgent_ticket_ = 0;
+};
+
+TEST_F(ExecutorRanksTest, LittleIsInFlightBesideAHigherPriority) {
+  Issue(Engine::kCompute, 1);
+  RetireAllAfter(100 * kUs);
+  IssueUrgent();
+  EXPECT_EQ(ranks().Highest(), 2u);
+  EXPECT_EQ(Issue(), 3) << "300 us of it, though the engine is open";
+  EXPECT_EQ(Issue(Engine::kCopyIn, 5), 5) << "priorities are of kernels";
+  // It goes on for as long as the other one works.
+  RetireAllAfter(300 * kUs);
+  EXPECT_GE(Issue(), 1);
+  urgent_.OnRetired(urgent_ticket_);
+  EXPECT_EQ(ranks().Highest(), 0u);
+  EXPECT_EQ(Issue(), 1000) << "nothing of a higher priority is in flight";
+}
+
+TEST_F(ExecutorRanksTest, TheHigherPriorityBeginsFirst) {
+  slot().SetGrant(Grant::Closed(now_ns));
+  EXPECT_FALSE(turns_->MayIssue(Engine::kCompute));
+  EXPECT_FALSE(urgent_.MayIssue(Engine::kCompute));
+  slot().SetGrant(Grant::Turn(now_ns + 600'000 * kUs));
+  EXPECT_FALSE(turns_->MayIssue(Engine::kCompute)) << "it makes way";
+  EXPECT_EQ(line().executors_waiting, 2u);
+  IssueUrgent();
+  EXPECT_TRUE(turns_->MayIssue(Engine::kCompute));
+  EXPECT_EQ(line().executors_waiting, 0u);
+}
+
+TEST_F(ExecutorRanksTest, NoStreamMakesWayForLong) {
+  slot().SetGrant(Grant::Closed(now_ns));
+  EXPECT_FALSE(urgent_.MayIssue(Engine::kCompute));
+  slot().SetGrant(Grant::Turn(now_ns + 600'000 * kUs));
+  EXPECT_FALSE(turns_->MayIssue(Engine::kCompute));
+  now_ns += ExecutorTurns::kMostWayNs - kUs;
+  EXPECT_FALSE(turns_->MayIssue(Engine::kCompute));
+  // The other one does not come.
+  now_ns += kUs;
+  EXPECT_GE(Issue(), 1);
+  RetireAllAfter(10 * kUs);
+  EXPECT_GE(Issue(), 1) << "nor is it waited for again";
+}
+
+TEST_F(ExecutorRanksTest, DevicesThatOrderKernelsNeedNoOrder) {
+  turns_->SetPriority(0, /*makes_way=*/false);
+  IssueUrgent();
+  EXPECT_EQ(ranks().Highest(), 2u) << "the server is told all the same";
+  EXPECT_EQ(Issue(), 1000);
+}
+
+TEST_F(ExecutorRanksTest, StreamsOfOnePriorityDoNotMakeWay) {
+  turns_->SetPriority(-2, /*makes_way=*/true);
+  IssueUrgent();
+  EXPECT_EQ(Issue(), 1000);
+  EXPECT_EQ(ranks().raised, 2u);
+}
+
+TEST_F(ExecutorRanksTest, APriorityMayChangeWhileKernelsAreInFlight) {
+  IssueUrgent();
+  EXPECT_EQ(ranks().Highest(), 2u);
+  urgent_.SetPriority(INT32_MIN, /*makes_way=*/true);
+  EXPECT_EQ(ranks().Highest(), kMostRank);
+  urgent_.SetPriority(INT32_MAX, /*makes_way=*/true);
+  EXPECT_EQ(ranks().Highest(), 0u);
+  urgent_.SetPriority(-1, /*makes_way=*/true);
+  EXPECT_EQ(ranks().Highest(), 1u);
+  urgent_.Leave();
+  EXPECT_EQ(ranks().raised, 0u);
+}
+
+TEST_F(ExecutorRanksTest, AWorkerThatHasEndedLeavesNoRanks) {
+  IssueUrgent();
+  page_->ForgetWorker();
+  EXPECT_EQ(ranks().Highest(), 0u);
+  EXPECT_EQ(Issue(), 1000);
+  page_->ranks(0).raised = 1;  // The executor takes this back when it ends.
+  page_->ranks(0).ranks[1].at_work = 1;
+}
+
 TEST_F(ExecutorTurnsTest, WithoutDispatchEverythingMayBeIssued) {
   ExecutorTurns none(nullptr, 0);
+  none.SetPriority(-3, /*makes_way=*/true);
   EXPECT_TRUE(none.MayIssue(Engine::kCompute));
   none.OnIssued(Engine::kCompute, 1, 0);
   none.OnRetired(1);

@@ -22,11 +22,10 @@ int64_t MonotonicNs() {
 }
 
 absl::StatusOr<std::unique_ptr<DispatchPage>> DispatchPage::Map(UniqueFd fd) {
-  static_assert(sizeof(Devices) <= kPageBytes);
+  static_assert(sizeof(Memory) <= kPageBytes);
   void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (page == MAP_FAILED) return absl::ErrnoToStatus(errno, "mmap of a page of dispatch");
-  return std::unique_ptr<DispatchPage>(
-      new DispatchPage(std::move(fd), static_cast<Devices*>(page)));
+  return std::unique_ptr<DispatchPage>(new DispatchPage(std::move(fd), static_cast<Memory*>(page)));
 }
 
 absl::StatusOr<std::unique_ptr<DispatchPage>> DispatchPage::Create() {
@@ -43,15 +42,22 @@ absl::StatusOr<std::unique_ptr<DispatchPage>> DispatchPage::Attach(UniqueFd fd) 
   return Map(std::move(fd));
 }
 
-DispatchPage::~DispatchPage() { munmap(devices_, kPageBytes); }
+DispatchPage::~DispatchPage() { munmap(memory_, kPageBytes); }
 
 void DispatchPage::ForgetWorker() {
-  for (DeviceSlots& device : *devices_) {
+  for (DeviceSlots& device : memory_->devices) {
     for (EngineSlot& slot : device) {
       slot.worker.executors_waiting.store(0, std::memory_order_relaxed);
       slot.worker.executors_in_flight.store(0, std::memory_order_relaxed);
       slot.worker.loads_ended.store(slot.worker.loads_begun.load(std::memory_order_relaxed),
                                     std::memory_order_relaxed);
+    }
+  }
+  for (RankLine& line : memory_->ranks) {
+    line.raised.store(0, std::memory_order_relaxed);
+    for (RankLine::Rank& rank : line.ranks) {
+      rank.at_work.store(0, std::memory_order_relaxed);
+      rank.beginning.store(0, std::memory_order_relaxed);
     }
   }
 }

@@ -1,7 +1,7 @@
 // The page of memory through which the server's dispatcher and one session's worker agree on whose
 // turn it is. It has a slot for each device of the session and each engine (compute, copies in,
 // copies out). The worker writes the session's demand there, and the server writes whether the
-// session may begin.
+// session may begin. The worker also writes which of its streams with a priority want a device.
 //
 // The server makes a page for each session, so that no worker sees another's. The server treats the
 // worker's part as hostile (SlotReader), and never reads its own part back. An isolated worker that
@@ -110,6 +110,46 @@ struct EngineSlot {
 
 using DeviceSlots = std::array<EngineSlot, kEngines>;
 static_assert(sizeof(WorkerLine) == 64);
+
+// The ranks of streams, from 0 to this. CUDA's stream priority -n has the rank n.
+inline constexpr uint32_t kMostRank = 7;
+// Returns the rank of a stream priority, which may be any number.
+constexpr uint32_t RankOf(int32_t priority) {
+  if (priority >= 0) return 0;
+  return priority <= -static_cast<int32_t>(kMostRank) ? kMostRank
+                                                      : static_cast<uint32_t>(-priority);
+}
+
+// The executors of one device whose streams have a rank above 0 and that want the compute engine.
+// Written by the worker's executors. Streams without a priority write nothing here.
+struct alignas(64) RankLine {
+  // Executors of the rank n + 1 that wait for the engine or have work in flight, and those of them
+  // that have nothing in flight and are about to begin.
+  struct Rank {
+    std::atomic<uint32_t> at_work{0};
+    std::atomic<uint32_t> beginning{0};
+  };
+
+  std::atomic<uint32_t> raised{0};  // The sum of all `at_work`.
+  std::array<Rank, kMostRank> ranks;
+
+  // Returns the highest rank that is at work; 0 for none.
+  uint32_t Highest() const {
+    if (raised.load(std::memory_order_relaxed) == 0) return 0;
+    for (uint32_t rank = kMostRank; rank > 0; --rank) {
+      if (ranks[rank - 1].at_work.load(std::memory_order_relaxed) != 0) return rank;
+    }
+    return 0;
+  }
+  // Returns whether an executor of a higher rank than this is about to begin.
+  bool BeginsAbove(uint32_t rank) const {
+    for (uint32_t above = rank; above < kMostRank; ++above) {
+      if (ranks[above].beginning.load(std::memory_order_relaxed) != 0) return true;
+    }
+    return false;
+  }
+};
+static_assert(sizeof(RankLine) == 64);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 // A mapping of a session's page. Any thread may use the mapping, but each process writes only its
@@ -127,18 +167,22 @@ class DispatchPage {
 
   int fd() const { return fd_.get(); }
   // Returns the slots of the session's device number `device`, below kMaxSessionDevices.
-  DeviceSlots& device(size_t device) { return (*devices_)[device]; }
+  DeviceSlots& device(size_t device) { return memory_->devices[device]; }
+  RankLine& ranks(size_t device) { return memory_->ranks[device]; }
   // Resets the numbers of a worker that has ended.
   void ForgetWorker();
 
  private:
-  using Devices = std::array<DeviceSlots, kMaxSessionDevices>;
+  struct Memory {
+    std::array<DeviceSlots, kMaxSessionDevices> devices;
+    std::array<RankLine, kMaxSessionDevices> ranks;
+  };
 
-  DispatchPage(UniqueFd fd, Devices* devices) : fd_(std::move(fd)), devices_(devices) {}
+  DispatchPage(UniqueFd fd, Memory* memory) : fd_(std::move(fd)), memory_(memory) {}
   static absl::StatusOr<std::unique_ptr<DispatchPage>> Map(UniqueFd fd);
 
   const UniqueFd fd_;
-  Devices* const devices_;
+  Memory* const memory_;
 };
 
 }  // namespace warpline::dispatch

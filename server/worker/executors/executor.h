@@ -157,6 +157,7 @@ class Executor {
   // Called when the executor's thread ends.
   virtual void Finish() RUNS_ON(on_executor_) {}
 
+  dispatch::ExecutorTurns& turns() RUNS_ON(on_executor_) { return turns_; }
   // Adds a mark after everything issued so far. When that fails, `pending` completes in its turn
   // with the error that is returned.
   CudaResult Mark(device::StreamId stream, Pending pending) RUNS_ON(on_executor_);

@@ -20,6 +20,8 @@ constexpr size_t kMaxPageableBytes = 64u << 10;
 // A copy of so much host memory that client and device share is reported as soon as it is complete:
 // the client may be waiting to use the memory.
 constexpr uint64_t kMarkedBytes = 16u << 10;
+// CU_STREAM_ATTRIBUTE_PRIORITY.
+constexpr uint32_t kPriorityAttribute = 8;
 
 }  // namespace
 
@@ -101,7 +103,7 @@ bool StreamExecutor::IsQuick(const Task& task) const {
 
 Executor::Step StreamExecutor::Do(const cmd::StreamCreate& command, Task& task) {
   flags_ = command.flags;
-  priority_ = command.priority;
+  SetPriority(command.priority);
   OpenStream();
   Check(task, open_result_);
   return Step::kDone;
@@ -109,7 +111,7 @@ Executor::Step StreamExecutor::Do(const cmd::StreamCreate& command, Task& task) 
 
 Executor::Step StreamExecutor::Do(const cmd::StreamCreateIn& command, Task& task) {
   flags_ = kStreamNonBlocking;
-  priority_ = command.priority;
+  SetPriority(command.priority);
   partition_ = task.partition;
   OpenStream();
   Check(task, open_result_);
@@ -475,8 +477,19 @@ Executor::Step StreamExecutor::Do(const cmd::StreamSetAttribute& command, Task& 
   device::LaunchAttribute attribute;
   attribute.id = command.attribute;
   std::memcpy(attribute.value.data(), task.tail.data(), attribute.value.size());
-  Check(task, context_->SetStreamAttribute(device_stream_, attribute));
+  const CudaResult result = context_->SetStreamAttribute(device_stream_, attribute);
+  if (result == CudaResult::kSuccess && attribute.id == kPriorityAttribute) {
+    int32_t priority = 0;
+    std::memcpy(&priority, attribute.value.data(), sizeof(priority));
+    SetPriority(priority);
+  }
+  Check(task, result);
   return Step::kDone;
+}
+
+void StreamExecutor::SetPriority(int32_t priority) {
+  priority_ = priority;
+  turns().SetPriority(priority, /*makes_way=*/!context_->OrdersByPriority());
 }
 
 void StreamExecutor::Finish() {

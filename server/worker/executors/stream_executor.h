@@ -57,6 +57,8 @@ class StreamExecutor : public Executor {
   // Ends one.
   void EndStream(uint32_t device, device::StreamId stream) RUNS_ON(on_executor_);
   bool OpenStream() RUNS_ON(on_executor_);
+  // Sets the stream's priority, which may be any number.
+  void SetPriority(int32_t priority) RUNS_ON(on_executor_);
   // Brings the tail to the device: copy(buffer) issues the copy from a staging buffer.
   template <typename Copy>
   Step CopyIn(Task& task, Copy copy) RUNS_ON(on_executor_);

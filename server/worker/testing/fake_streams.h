@@ -44,8 +44,13 @@ class FakeStreamFacet : public virtual device::Streams {
     return live_events_;
   }
 
-  CudaResult CreateStream(uint32_t, int, device::StreamId* stream) override {
+  // Sets what OrdersByPriority() says. Called before sessions open.
+  void OrderByPriority(bool orders) { orders_by_priority_ = orders; }
+
+  bool OrdersByPriority() const override { return orders_by_priority_; }
+  CudaResult CreateStream(uint32_t, int priority, device::StreamId* stream) override {
     *stream = static_cast<device::StreamId>(streams_->NewStream());
+    if (priority != 0) log_.Add("create", *stream, absl::StrCat(priority));
     return CudaResult::kSuccess;
   }
   CudaResult DestroyStream(device::StreamId stream) override {
@@ -95,6 +100,7 @@ class FakeStreamFacet : public virtual device::Streams {
  private:
   FakeLog& log_;
   FakeStreams* const streams_;
+  bool orders_by_priority_ = true;
   Mutex mu_;
   CondVar changed_;
   bool holds_destroys_ ABSL_GUARDED_BY(mu_) = false;

@@ -16,6 +16,7 @@ class CpuStreams : public virtual device::Streams {
  public:
   explicit CpuStreams(CpuShared* shared) : shared_(shared), streams_(shared->streams()) {}
 
+  bool OrdersByPriority() const override { return false; }
   CudaResult CreateStream(uint32_t flags, int priority, device::StreamId* stream) override;
   CudaResult DestroyStream(device::StreamId stream) override;
   // Does nothing, because all attributes are hints.

@@ -77,7 +77,7 @@ std::vector<std::pair<int, int>> Attributes(int cores, int ordinal) {
       {51, 32},  // Alignment of texture pitch
       {75, of(kComputeCapability / 10)},
       {76, of(kComputeCapability % 10)},
-      {78, 0},  // Stream priorities
+      {78, 1},  // Stream priorities
       {79, 1},  // L1 caches global memory
       {80, 1},  // ... and local memory
       {81, of(kSharedPerMultiprocessor)},
@@ -128,6 +128,8 @@ device::DeviceInfo DescribeHost(int ordinal, int devices) {
   info.name = absl::StrCat("Warpline CPU device", number, " (", CpuModel(), ")");
   info.total_bytes = HostMemoryBytes() / 2 / static_cast<uint64_t>(devices) / (2 << 20) * (2 << 20);
   info.driver_version = 13000;
+  // NVIDIA's devices have as many. The worker orders launches by them.
+  info.greatest_stream_priority = -5;
   info.pci_bus_id = absl::StrCat("0000:", absl::Hex(ordinal, absl::kZeroPad2), ":00.0");
   // Constant for a host: "WarplineCPU", the device's number and the host's id.
   const std::string tag = "WarplineCPU";

@@ -105,7 +105,8 @@ GreenContexts::Green GreenContexts::Of(const SlotRange& range) const {
 }
 
 CUresult GreenContexts::MakeStream(const SlotRange& range, CUstream* stream) const {
-  // No session goes before others that share the device.
+  // No session goes before others that share the device. The worker orders the launches of each
+  // session by the priorities of its streams (server/hostlink/dispatch_gate/executor_turns.h).
   constexpr int kPriority = 0;
   const CUgreenCtx green = Of(range).green;
   if (green == nullptr) {
