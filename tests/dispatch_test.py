@@ -36,16 +36,18 @@ class DispatchTest(unittest.TestCase):
     def tearDownClass(cls):
         cls.installation.close()
 
-    def programs(self, pool, tier, counts=(1, 1), programs=(1, 1), streams=(1, 1)):
+    def programs(self, pool, tier, counts=(1, 1), programs=(1, 1), streams=(1, 1), nice=(0, 0)):
         """Keeps the device busy with kernels of two lengths until the programs are ended: `counts`
-        processes of each of `programs`, with `streams` each. So much is always queued that a program
-        which is not let run for a while still has kernels that wait."""
+        processes of each of `programs`, with `streams` each, that are `nice` steps nicer than this
+        one. So much is always queued that a program which is not let run for a while still has
+        kernels that wait."""
         started = []
         tiers = tier.split(",")
         for tenant, rounds in enumerate((400, 2400)):
             several = [sys.executable, "-c", shares.SEVERAL,
                        ",".join(tiers[i % len(tiers)] for i in range(counts[tenant]))] if counts[tenant] > 1 else []
-            started += [pool.start(tenant, tiers[0], *several, str(self.program), "--held", "--blocks=4",
+            nicer = ["nice", "-n", str(nice[tenant])]
+            started += [pool.start(tenant, tiers[0], *nicer, *several, str(self.program), "--held", "--blocks=4",
                                    "--rounds=%d" % rounds, "--kernel_us=%d" % (rounds * 5 / 4), "--batches=200",
                                    "--streams=%d" % streams[tenant],
                                    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -113,6 +115,10 @@ class DispatchTest(unittest.TestCase):
 
     def test_streams_of_one_program_have_its_weight_together(self):
         self.expect_share((1, 1), "isolated", self.about(1 / 2), streams=(3, 1))
+
+    def test_a_nicer_program_has_less(self):
+        # Five steps are 0.8 to the fifth.
+        self.expect_share((1, 1), "isolated", self.about(1024 / (1024 + 335)), nice=(0, 5))
 
     def test_sessions_of_both_tiers_have_their_leases_weight_together(self):
         self.expect_share((1, 1), "isolated,guarded", self.about(1 / 2), counts=(2, 1))

@@ -123,6 +123,8 @@ struct SharedContextOptions {
   int multiprocessors = 0;
   // Its part of them beside other sessions that work, where the device divides them.
   int weight = 1;
+  // The nice value of its client, from 0 to kMostNiceness. It lowers the weight.
+  uint32_t niceness = 0;
   // Sessions that name the same group have both together. Empty for a session by itself.
   std::string share_group = {};
   // Told what part of the device's multiprocessors the session has, in thousandths, when it opens

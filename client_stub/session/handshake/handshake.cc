@@ -1,6 +1,7 @@
 #include "client_stub/session/handshake/handshake.h"
 
 #include <errno.h>  // program_invocation_short_name
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,6 +107,7 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
       shares && options.guard == GuardMode::kOff ? GuardMode::kHardened : options.guard;
   hello.set_guard(static_cast<uint32_t>(guard));
   hello.set_tier(static_cast<uint32_t>(options.tier));
+  hello.set_niceness(getpriority(PRIO_PROCESS, 0));
   hello.set_start_time(ProcessStartTime(hello.pid()));
   hello.set_boot_id(BootId());
   hello.set_pid_namespace(PidNamespace());

@@ -1,5 +1,7 @@
 #include "client_stub/session/handshake/handshake.h"
 
+#include <sys/resource.h>
+
 #include <functional>
 #include <string>
 
@@ -43,6 +45,13 @@ TEST(HandshakeTest, HelloNamesTheArenaAndAsksForMemoryInsideIt) {
   EXPECT_EQ(hello.initial_memory().va(), kArena.base + kArenaMargin);
   EXPECT_EQ(hello.initial_memory().want_bytes(), kChunkGranularity);
   EXPECT_FALSE(hello.program().empty());
+}
+
+TEST(HandshakeTest, HelloHasTheNiceValueOfTheProcess) {
+  ASSERT_EQ(setpriority(PRIO_PROCESS, 0, 19), 0);
+  warpline_internal::Hello hello;
+  ASSERT_TRUE(hello.ParseFromString(MakeHello({}, kArena)));
+  EXPECT_EQ(hello.niceness(), 19);
 }
 
 TEST(HandshakeTest, WelcomeFillsTheDevice) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/niceness.h"
 #include "common/steady_time.h"
 
 namespace warpline::server {
@@ -28,6 +29,10 @@ constexpr absl::Duration kMostBackOff = absl::Minutes(5);
 // known. A session that finds so is given more by as much, up to that.
 constexpr uint64_t kExtraBytes = uint64_t{256} << 20;
 constexpr uint64_t kMostExtraBytes = uint64_t{4} << 30;
+
+double WeightOf(uint32_t weight, uint32_t niceness) {
+  return static_cast<double>(std::max(1u, weight)) * NiceWeight(niceness);
+}
 // The longest time that a session that comes back too soon has to be without work.
 constexpr absl::Duration kMostIdleAfter = absl::Seconds(10);
 
@@ -92,8 +97,11 @@ void Residency::Await(Want want, std::function<void(absl::Status)> again) {
   if (!want.grows) JudgeReturn(&turn);
   Waiting waiting = {std::move(want), since, std::move(again)};
   const auto behind = [](const Waiting& one, const Waiting& other) {
-    return std::make_tuple(-one.want.priority, one.since) <
-           std::make_tuple(-other.want.priority, other.since);
+    const auto place = [](const Waiting& waits) {
+      return std::make_tuple(-waits.want.priority,
+                             waits.since + waits.want.niceness * kLaterPerNiceness);
+    };
+    return place(one) < place(other);
   };
   waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), waiting, behind),
                   std::move(waiting));
@@ -446,7 +454,8 @@ std::optional<Residency::Victim> Residency::Choose(const std::vector<Resident>& 
     if (!idle && !resident.waits) {
       const absl::Duration length =
           TurnLength(resident, turn, devices_[static_cast<size_t>(device)]) *
-          std::max(1.0, static_cast<double>(resident.weight) / std::max(1u, want->weight));
+          std::max(1.0, WeightOf(resident.weight, resident.niceness) /
+                            WeightOf(want->weight, want->niceness));
       if (resident.priority > want->priority || now - turn.began < length) continue;
       victim.reason = Eviction::Reason::kTurnOver;
       victim.idle = now - turn.began - length;

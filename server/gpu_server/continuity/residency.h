@@ -1,6 +1,7 @@
 // Decides whose memory is on the devices while sessions have more than fits.
 //
-// A session that needs room waits in line, by priority and then by arrival. Room is made by moving
+// A session that needs room waits in line, by priority and then by arrival. A nice session (nice
+// values of clients, common/niceness.h) stands as if it had come later. Room is made by moving
 // other sessions' memory to the host: first that of sessions without work, then that of sessions
 // whose turn is over. A turn lasts several times as long as the moves that it costs, so that most
 // of the time goes into work. Gdev (Kato et al., USENIX ATC 2012) chooses victims by priority, and
@@ -43,6 +44,7 @@ struct Resident {
   uint64_t progress = 0;   // The number of the last command that is complete.
   int priority = 0;
   uint32_t weight = 1;
+  uint32_t niceness = 0;
   uint32_t score = 0;   // The operator's policy's: what scores most goes first.
   bool spared = false;  // By that policy.
 };
@@ -139,6 +141,8 @@ class Residency {
   static constexpr int kMostStretch = 8;
   // How long a session has to take the room that was made for it.
   static constexpr absl::Duration kPromise = absl::Seconds(5);
+  // For each step of niceness, a session stands in line as if it had come so much later.
+  static constexpr absl::Duration kLaterPerNiceness = absl::Milliseconds(250);
 
   // All are borrowed.
   Residency(ResidencyOptions options, Timers* timers, ResidencyHost* host);
@@ -156,6 +160,7 @@ class Residency {
     std::map<int, uint64_t> least = {};
     int priority = 0;
     uint32_t weight = 1;
+    uint32_t niceness = 0;
     // It asks for more than it has; otherwise its memory is to come back.
     bool grows = false;
   };

@@ -50,7 +50,8 @@ class ResidencyTest : public ::testing::Test, public ResidencyHost {
     residency_->Await({.session = id,
                        .bytes = {{0, sessions_[id].away}},
                        .priority = sessions_[id].facts.priority,
-                       .weight = sessions_[id].facts.weight},
+                       .weight = sessions_[id].facts.weight,
+                       .niceness = sessions_[id].facts.niceness},
                       [this, id](const absl::Status& status) {
                         ASSERT_TRUE(status.ok()) << status;
                         Session& session = sessions_[id];
@@ -284,6 +285,37 @@ TEST_F(ResidencyTest, WorkOfHigherPriorityIsNotMovedAndIdleMemoryIs) {
   timers_.Advance(absl::Seconds(1));
   EXPECT_EQ(Evicted(1), 1u);
   EXPECT_EQ(sessions_[2].came, 1);
+}
+
+TEST_F(ResidencyTest, ANiceSessionStandsAsIfItHadComeLater) {
+  for (const bool later : {false, true}) {
+    Reset({});
+    sessions_.clear();
+    Add(1, 100).facts.moving = true;  // Nobody has room before both wait.
+    Add(2, 0).away = 100;
+    sessions_[2].facts.niceness = 4;
+    Add(3, 0).away = 100;
+    WantBack(2);
+    const absl::Duration after = 4 * Residency::kLaterPerNiceness;
+    timers_.Advance(later ? after + absl::Milliseconds(1) : after - absl::Milliseconds(1));
+    WantBack(3);
+    sessions_[1].facts.moving = false;
+    while (sessions_[2].came + sessions_[3].came == 0) timers_.Advance(absl::Milliseconds(10));
+    EXPECT_EQ(sessions_[2].came, later ? 1 : 0) << "it waits for no longer than that";
+    EXPECT_EQ(sessions_[3].came, later ? 0 : 1);
+  }
+}
+
+TEST_F(ResidencyTest, ANiceSessionHasNoLongerTurnThanItsWeight) {
+  Add(1, 70).facts.weight = 3;
+  sessions_[1].facts.niceness = 5;  // 335 of 1024.
+  Add(2, 0).away = 70;
+  WantBack(2);
+  timers_.Advance(absl::Seconds(60));
+  EXPECT_GT(evictions_.size(), 10u);
+  for (size_t i = 2; i < evictions_.size(); ++i) {
+    EXPECT_LT(evictions_[i].turn, 3 * 16 * kMove) << "its weight would be three turns of another";
+  }
 }
 
 TEST_F(ResidencyTest, TheFirstInLineIsServedFirst) {

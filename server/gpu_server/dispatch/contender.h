@@ -23,6 +23,7 @@ struct Wants {
   bool worked = false;     // Some work has been completed since the last look.
   uint32_t executors = 0;  // Executors that wait.
   uint32_t sessions = 1;   // Sessions of the slice, at work or not.
+  uint32_t niceness = 0;   // The least one of the sessions that want the engine.
   uint64_t commands = 0;   // Commands completed since the last look.
   uint64_t bytes = 0;      // Bytes of the copies issued since the last look.
   // The part of the device's multiprocessors that the slice's working sessions run on, in

@@ -36,6 +36,9 @@ struct DispatchTerms {
   uint32_t compute_weight = 1;
   uint32_t copy_weight = 1;
   int32_t priority = 0;
+  // The nice value of the client's process, from 0 to kMostNiceness (common/niceness.h). It lowers
+  // the weight of the ledgers, and where the session stands among others of its slice.
+  uint32_t niceness = 0;
   // The reservation: `budget_ns` of each engine in each period. Both are 0 for none.
   int64_t period_ns = 0;
   int64_t budget_ns = 0;

@@ -56,7 +56,10 @@ void EngineArbiter::Look(int64_t now_ns) {
   ledgers_.BeginLook(now_ns_);
   for (const auto& c : contenders_) {
     NoteWants(*c);
-    ledgers_.See(c->ledger_, Wanting(*c), c->wants_.bytes, c->wants_.sessions);
+    ledgers_.See(c->ledger_, {.wants = Wanting(*c),
+                              .bytes = c->wants_.bytes,
+                              .sessions = c->wants_.sessions,
+                              .niceness = c->wants_.niceness});
   }
   ledgers_.EndLook(passed_ns);
   looked_ns_ += passed_ns;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "common/niceness.h"
 
 namespace warpline::dispatch {
 namespace {
@@ -30,6 +31,12 @@ void AddToGroup(const SliceUse& slice, SliceUse* group) {
                                    [&worker](const WorkerUse& w) { return w.pid == worker.pid; });
     if (!known) group->workers.push_back(worker);
   }
+}
+
+// Returns the grant with a limit to a little in flight.
+Grant Limited(Grant grant) {
+  if (grant.state() == Grant::State::kClosed) return grant;
+  return (grant.open() ? Grant::Shared() : grant).Brief();
 }
 
 // Sessions of one slice that are not in the same context, or group, contend by themselves.
@@ -126,6 +133,7 @@ void GpuDispatch::Join(DispatchRegistration* registration, size_t device) {
     }
   }
   slice.members.push_back({registration, device, {}});
+  NoteNiceness();
 }
 
 void GpuDispatch::Leave(DispatchRegistration* registration) {
@@ -133,10 +141,21 @@ void GpuDispatch::Leave(DispatchRegistration* registration) {
   if (found == slices_.end()) return;
   std::erase_if(found->second.members,
                 [registration](const Member& m) { return m.registration == registration; });
-  if (!found->second.members.empty()) return;
-  for (size_t i = 0; i < kEngines; ++i) arbiters_[i]->Remove(found->second.contenders[i]);
-  slices_.erase(found);
+  NoteNiceness();
+  if (found->second.members.empty()) {
+    for (size_t i = 0; i < kEngines; ++i) arbiters_[i]->Remove(found->second.contenders[i]);
+    slices_.erase(found);
+  }
   if (!is_dispatched()) OpenAll();
+}
+
+void GpuDispatch::NoteNiceness() {
+  niceness_differs_ = std::any_of(slices_.begin(), slices_.end(), [](const auto& entry) {
+    const std::vector<Member>& members = entry.second.members;
+    return std::any_of(members.begin(), members.end(), [&members](const Member& member) {
+      return NicenessOf(member) != NicenessOf(members.front());
+    });
+  });
 }
 
 void GpuDispatch::OpenAll() {
@@ -161,6 +180,7 @@ void GpuDispatch::Read(Member* member, int64_t now_ns) {
     usage.commands += member->read[i].commands;
     usage.bytes += member->read[i].bytes;
   }
+  member->rank = member->registration->page_->ranks(member->device).Highest();
 }
 
 void GpuDispatch::ReadUsage(DispatchRegistration* registration, int64_t now_ns) {
@@ -256,6 +276,28 @@ void GpuDispatch::ChargeStolen(uint64_t session, int64_t stolen_ns) {
 
 bool GpuDispatch::Worked(const SlotReading& read) { return read.in_flight || read.commands > 0; }
 
+bool GpuDispatch::WantsEngine(const SlotReading& read) { return read.waiting > 0 || Worked(read); }
+
+uint32_t GpuDispatch::NicenessOf(const Member& member) {
+  return std::min(member.registration->terms_.niceness, kMostNiceness);
+}
+
+GpuDispatch::Standing GpuDispatch::StandingOf(const Member& member, size_t engine) {
+  // Priorities of streams are of kernels.
+  const uint32_t rank = engine == EngineIndex(Engine::kCompute) ? member.rank : 0;
+  return {NicenessOf(member), kMostRank - rank};
+}
+
+GpuDispatch::Standing GpuDispatch::FirstStanding(const Slice& slice, size_t engine) {
+  Standing first = {kMostNiceness, kMostRank};
+  for (const Member& member : slice.members) {
+    if (!member.registration->killed_ && WantsEngine(member.read[engine])) {
+      first = std::min(first, StandingOf(member, engine));
+    }
+  }
+  return first;
+}
+
 // The time that the device was at work for sessions that divide its multiprocessors is theirs
 // together.
 int64_t GpuDispatch::PartOf(const Slice& slice, const SlotReading& read) const {
@@ -268,6 +310,7 @@ void GpuDispatch::ShowWants(Slice* slice) {
   for (size_t i = 0; i < kEngines; ++i) {
     Wants wants;
     wants.sessions = static_cast<uint32_t>(slice->members.size());
+    wants.niceness = FirstStanding(*slice, i).first;
     for (const Member& member : slice->members) {
       if (member.registration->killed_) continue;
       const SlotReading& read = member.read[i];
@@ -290,6 +333,7 @@ void GpuDispatch::Settle(Slice* slice) {
     const Contender& contender = *slice->contenders[i];
     const int64_t charged_ns = contender.charged_ns() - slice->charged_ns[i];
     slice->charged_ns[i] = contender.charged_ns();
+    const Standing first = FirstStanding(*slice, i);
     const auto worked = std::count_if(slice->members.begin(), slice->members.end(),
                                       [i](const Member& m) { return Worked(m.read[i]); });
     for (const Member& member : slice->members) {
@@ -305,7 +349,9 @@ void GpuDispatch::Settle(Slice* slice) {
       member.registration->page_->device(member.device)[i].server.sharers.store(
           contender.ledger().sessions(), std::memory_order_relaxed);
       if (i == EngineIndex(Engine::kCompute) && slice->held_for != 0) continue;
-      member.registration->page_->device(member.device)[i].SetGrant(contender.grant());
+      const bool behind = StandingOf(member, i) > first;
+      member.registration->page_->device(member.device)[i].SetGrant(
+          behind ? Limited(contender.grant()) : contender.grant());
     }
   }
 }

@@ -52,9 +52,11 @@ class GpuDispatch {
   // is given in turns.
   void ReadUsage(DispatchRegistration* registration, int64_t now_ns);
 
-  // True if the GPU is given in turns: several slices have it, or the policy is asked about a lone
-  // slice, too.
-  bool is_dispatched() const { return slices_.size() > (asked_always_ ? 0 : 1); }
+  // True if the GPU is given in turns: several slices have it, or the sessions of one differ in
+  // niceness, or the policy is asked about a lone slice, too.
+  bool is_dispatched() const {
+    return slices_.size() > (asked_always_ ? 0 : 1) || niceness_differs_;
+  }
   // Returns a tenant's number for policies, which is the same in every run of the server.
   static uint64_t TenantNumber(const std::string& tenant);
   // Returns how many sessions the tenant has here.
@@ -75,6 +77,7 @@ class GpuDispatch {
     DispatchRegistration* registration;
     size_t device;
     std::array<SlotReading, kEngines> read;
+    uint32_t rank = 0;  // The highest of its streams that want the compute engine.
   };
   struct Slice {
     std::array<Contender*, kEngines> contenders{};
@@ -90,8 +93,16 @@ class GpuDispatch {
   ContenderTerms TermsOf(const DispatchTerms& terms, size_t engine);
   void Read(Member* member, int64_t now_ns);
   static bool Worked(const SlotReading& read);
+  static bool WantsEngine(const SlotReading& read);
+  static uint32_t NicenessOf(const Member& member);
   // Returns the device time of a member of the slice while there were no turns.
   int64_t PartOf(const Slice& slice, const SlotReading& read) const;
+  // Where a session stands among those of its slice: the first numbers come first.
+  using Standing = std::pair<uint32_t, uint32_t>;
+  static Standing StandingOf(const Member& member, size_t engine);
+  // Returns the first standing of those members that want the engine; the last one for none.
+  static Standing FirstStanding(const Slice& slice, size_t engine);
+  void NoteNiceness();
   void ShowWants(Slice* slice);
   void Settle(Slice* slice);
   // Opens all engines. Called when at most one slice is left and the policy need not be asked.
@@ -119,6 +130,7 @@ class GpuDispatch {
   std::vector<std::function<void()>> orders_;
   std::map<std::string, Slice> slices_;  // By the slice's KeyOf().
   bool asked_always_;
+  bool niceness_differs_ = false;  // Within a slice.
   uint32_t last_vgpu_ = 0;
   int64_t wanted_ns_ = 0;  // When some slice last wanted an engine.
   // The sum of the shares of all sessions that divide the multiprocessors and had work at the last

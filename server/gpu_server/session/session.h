@@ -33,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
+#include "common/niceness.h"
 #include "common/unique_fd.h"
 #include "lease/end_reason.h"
 #include "lease/entitlement.h"
@@ -237,6 +238,8 @@ class Session : public SessionControl,
   // waits if `with_request`.
   std::map<int, uint64_t> AwayBytes(bool with_request) const RUNS_ON(control_loop);
   const Entitlement& entitlement() const RUNS_ON(control_loop) { return membership_.entitlement(); }
+  // The nice value of its client's process, from 0 to kMostNiceness.
+  uint32_t niceness() const RUNS_ON(control_loop) { return NicenessOf(hello_.niceness()); }
   // Whom policies know it by.
   std::string policy_tenant() const RUNS_ON(control_loop);
   absl::Duration age() const;

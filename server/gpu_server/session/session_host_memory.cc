@@ -123,6 +123,7 @@ bool SessionHost::AwaitRoom(uint64_t session, const DeviceMemory& device, uint64
                     .bytes = {{device.ordinal(), bytes}},
                     .priority = slice.priority,
                     .weight = slice.weight,
+                    .niceness = found->second->niceness(),
                     .grows = true},
                    std::move(again));
   return true;
@@ -134,7 +135,8 @@ void SessionHost::AwaitReturnOf(const Session& session, std::function<void()> ag
                     .bytes = session.AwayBytes(/*with_request=*/true),
                     .least = session.AwayBytes(/*with_request=*/false),
                     .priority = slice.priority,
-                    .weight = slice.weight},
+                    .weight = slice.weight,
+                    .niceness = session.niceness()},
                    [again = std::move(again)](const absl::Status&) { again(); });
 }
 

@@ -1,22 +1,13 @@
 // Sessions that a policy has ended for more urgent work.
-#include <dirent.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cstdlib>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
 #include "common/steady_time.h"
-#include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lease/signing_key.h"
@@ -25,6 +16,7 @@
 #include "proto/session.pb.h"
 #include "server/gpu_server/dispatch/dispatcher.h"
 #include "server/gpu_server/session/session_host.h"
+#include "server/gpu_server/testing/dispatch_pages.h"
 #include "server/gpu_server/testing/session_fixture.h"
 #include "server/hostlink/dispatch_page/dispatch_page.h"
 
@@ -50,23 +42,6 @@ class Killing : public policy::Policy {
   std::atomic<int> chosen{0};  // How often somebody was to be chosen.
 };
 
-// The server's ends of pages of dispatch in this process, by their files' numbers.
-std::map<ino_t, UniqueFd> Pages() {
-  std::map<ino_t, UniqueFd> pages;
-  DIR* const dir = opendir("/proc/self/fd");
-  while (const dirent* const entry = readdir(dir)) {
-    const std::string link = std::string("/proc/self/fd/") + entry->d_name;
-    char target[256] = {};
-    if (readlink(link.c_str(), target, sizeof(target) - 1) < 0) continue;
-    if (!absl::StrContains(target, "warpline-dispatch")) continue;
-    struct stat file;
-    const int fd = std::atoi(entry->d_name);
-    if (fstat(fd, &file) == 0) pages[file.st_ino] = UniqueFd(dup(fd));
-  }
-  closedir(dir);
-  return pages;
-}
-
 class SessionKillTest : public SessionFixture {
  protected:
   SessionKillTest() {
@@ -90,8 +65,7 @@ class SessionKillTest : public SessionFixture {
     }
   };
   Tenant Open(const std::string& name, int32_t priority, bool best_effort) {
-    std::set<ino_t> known;
-    for (const auto& [number, fd] : Pages()) known.insert(number);
+    DispatchPages pages;
     LeaseToken token;
     token.lease = token.tenant = name;
     token.server = "s";
@@ -104,9 +78,7 @@ class SessionKillTest : public SessionFixture {
     Tenant tenant;
     tenant.client = Dial();
     EXPECT_TRUE(tenant.client->Open(hello).has_value());
-    for (auto& [number, fd] : Pages()) {
-      if (!known.contains(number)) tenant.page = *DispatchPage::Attach(std::move(fd));
-    }
+    tenant.page = pages.TakeNew();
     EXPECT_NE(tenant.page, nullptr);
     return tenant;
   }

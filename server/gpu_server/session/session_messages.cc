@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/cuda/cuda_result.h"
+#include "common/niceness.h"
 #include "common/process_identity.h"
 #include "memory/arena_book.h"
 #include "memory/quota.h"
@@ -115,6 +116,7 @@ void SetShare(const SessionFacts& facts, const std::string& payer,
               warpline_internal::OpenWorker* open) {
   const DeviceSlice& slice = facts.entitlement->slice;
   open->set_compute_weight(slice.weight);
+  open->set_niceness(NicenessOf(facts.hello->niceness()));
   open->set_share_group(LedgerOf(*facts.entitlement, payer, slice.tenants_weight));
 }
 
@@ -127,6 +129,7 @@ absl::StatusOr<uint32_t> CheckHello(warpline_internal::Hello* hello) {
         "the client speaks protocol versions ", hello->min_version(), " to ", hello->max_version(),
         ", this server ", kLeastProtocolVersion, " to ", kProtocolVersion));
   }
+  hello->set_niceness(static_cast<int32_t>(NicenessOf(hello->niceness())));
   if (hello->program().size() > kMaxProgramName) {
     hello->mutable_program()->resize(kMaxProgramName);
   }
@@ -312,6 +315,7 @@ dispatch::DispatchTerms DispatchTermsOf(const SessionFacts& facts, const std::st
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;
   terms.priority = slice.priority;
+  terms.niceness = NicenessOf(facts.hello->niceness());
   terms.period_ns = absl::ToInt64Nanoseconds(slice.period);
   terms.budget_ns = absl::ToInt64Nanoseconds(slice.budget);
   terms.best_effort = slice.best_effort;

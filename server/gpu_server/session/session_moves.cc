@@ -33,6 +33,7 @@ std::optional<Resident> Session::ResidentOn(const DeviceMemory& device) const {
   resident.progress = worker_.Retired();
   resident.priority = entitlement().slice.priority;
   resident.weight = std::max(1u, entitlement().slice.weight);
+  resident.niceness = niceness();
   return resident;
 }
 

@@ -326,6 +326,7 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
     auto context = shared_->OpenContext(
         {.multiprocessors = *processors,
          .weight = static_cast<int>(std::clamp(open.compute_weight(), 1u, 1000u)),
+         .niceness = open.niceness(),
          .share_group = open.share_group(),
          .on_share = [share = session->share](uint32_t now) { share->store(now); },
          .on_overdue = [overdue = session->overdue] { overdue->Say(); },

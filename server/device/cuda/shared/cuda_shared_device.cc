@@ -116,6 +116,7 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->sink_granule_bytes = options.sink_granule_bytes;
   share->session = planner_->Join({.most = options.multiprocessors,
                                    .weight = options.weight,
+                                   .niceness = options.niceness,
                                    .group = options.share_group,
                                    .on_share = options.on_share});
   const Pushed pushed(api_, context_);

@@ -42,14 +42,15 @@ SharePlanner::Group* SharePlanner::GroupOf(const ShareTerms& terms) {
   Group& group = groups_.emplace_back();
   group.name = terms.group;
   group.most = terms.most;
-  group.weight = std::max(terms.weight, 1);
+  group.promised_weight = std::max(terms.weight, 1);
+  group.weight = group.promised_weight * static_cast<int>(kUsualNiceWeight);
   return &group;
 }
 
 std::unique_ptr<SharePlanner::Session> SharePlanner::Join(ShareTerms terms) {
   MutexLock lock(&mu_);
   Group* const group = GroupOf(terms);
-  auto session = absl::WrapUnique(new Session(this, group, std::move(terms.on_share)));
+  auto session = absl::WrapUnique(new Session(this, group, std::move(terms)));
   group->sessions.push_back(session.get());
   Plan(clock_());
   RunOn(session.get(), SetOf(session->place()));
@@ -319,7 +320,8 @@ ShareDemand SharePlanner::DemandOf(const Session& session) const {
   demand.most = session.group_->most;
   demand.pinned = session.pinned_;
   // Beside others of its group it has the least weight, for the case that it cannot stay.
-  demand.weight = session.group_->working.size() == 1 ? session.group_->weight : 1;
+  demand.weight = session.group_->working.size() == 1 ? session.group_->weight
+                                                      : static_cast<int>(kUsualNiceWeight);
   return demand;
 }
 
@@ -362,13 +364,17 @@ void SharePlanner::Crowd(const Group& group) {
 void SharePlanner::See(Group* group, int64_t now, std::vector<Session*>* apart) {
   group->working.clear();
   group->place = {};
+  uint32_t niceness = kMostNiceness;
   for (Session* const session : group->sessions) {
     const int64_t used = session->used_ms_.load(std::memory_order_relaxed);
     const uint64_t blocks =
         std::max(session->blocks_before_, session->blocks_.load(std::memory_order_relaxed));
     const int wanted = Wanted(blocks);
     session->planned_.store(wanted, std::memory_order_relaxed);
-    if (wanted > 0) group->working.push_back(session);
+    if (wanted > 0) {
+      group->working.push_back(session);
+      niceness = std::min(niceness, session->niceness_);
+    }
     const bool present = wanted > 0 || (used != 0 && now - used <= kPresenceMs);
     if (!present) {
       Put(session, PlanShares(slots_, {{all_, group->most}})[0]);
@@ -376,6 +382,8 @@ void SharePlanner::See(Group* group, int64_t now, std::vector<Session*>* apart) 
       apart->push_back(session);
     }
   }
+  if (group->working.empty()) return;
+  group->weight = group->promised_weight * static_cast<int>(NiceWeight(niceness));
 }
 
 // A session that launches gets a place with its group. One that rests, or stays with its

@@ -20,6 +20,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
+#include "common/niceness.h"
 #include "server/device/cuda/shared/share_plan.h"
 
 namespace warpline::device {
@@ -30,6 +31,9 @@ struct ShareTerms {
   int most = 0;
   // Its weight where other sessions want multiprocessors, too; at least 1.
   int weight = 1;
+  // The nice value of the session's client, from 0 to kMostNiceness. While all sessions of a group
+  // that work are nice, the group's weight is lowered by the least of their nice values.
+  uint32_t niceness = 0;
   // Sessions of the same group share its multiprocessors and its weight, which the first of them
   // sets. Empty for a session by itself.
   std::string group = {};
@@ -91,7 +95,10 @@ class SharePlanner {
   struct Group {
     std::string name;  // Empty for a session by itself.
     int most = 0;
-    int weight = 1;
+    int promised_weight = 1;
+    // The promised weight in units of 1 / kUsualNiceWeight, less for the niceness of the sessions
+    // that worked at the last plan.
+    int weight = kUsualNiceWeight;
     std::vector<Session*> sessions;
     // The sessions that worked at the last plan, and the slots that they were given together.
     std::vector<Session*> working;
@@ -148,15 +155,17 @@ class SharePlanner {
 
    private:
     friend class SharePlanner;
-    Session(SharePlanner* planner, Group* group, std::function<void(uint32_t)> on_share)
+    Session(SharePlanner* planner, Group* group, ShareTerms terms)
         : planner_(planner),
           group_(group),
           limited_(group->most > 0),
-          on_share_(std::move(on_share)) {}
+          niceness_(terms.niceness),
+          on_share_(std::move(terms.on_share)) {}
 
     SharePlanner* const planner_;
     Group* const group_;  // Guarded by the planner's mu_.
     const bool limited_;
+    const uint32_t niceness_;
     const std::function<void(uint32_t)> on_share_;
     std::atomic<uint32_t> place_{0};
     std::atomic<uint32_t> settled_{0};  // Its place once it runs nowhere else; 0 before that.

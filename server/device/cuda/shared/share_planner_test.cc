@@ -168,6 +168,22 @@ TEST_F(SharePlannerTest, WhoseKernelRunsLongSharesWithNobodyElse) {
   }
 }
 
+// Groups have the same weight, and one of them has a nice session and one that is not.
+TEST_F(SharePlannerTest, AGroupWhoseSessionsAreAllNiceHasLess) {
+  const auto nice = planner_.Join({.niceness = 5, .group = "a"});
+  const auto usual = planner_.Join({.group = "b"});
+  nice->Use(&stream_, 1056);
+  usual->Use(&other_stream_, 1056);
+  // 335 of 335 and 1024 parts are 32.5 of 132 multiprocessors.
+  EXPECT_EQ(SizeOf(kSlots, nice->place()), 32);
+  EXPECT_EQ(SizeOf(kSlots, usual->place()), 100);
+  const auto urgent = planner_.Join({.group = "a"});
+  SharePlanner::StreamUse urgent_stream;
+  urgent->Use(&urgent_stream, 1056);
+  EXPECT_NEAR(SizeOf(kSlots, usual->place()), 66, 16) << "the least nice one counts";
+  EXPECT_NEAR(SizeOf(kSlots, nice->place()) + SizeOf(kSlots, urgent->place()), 66, 16);
+}
+
 TEST_F(SharePlannerTest, LimitsHold) {
   const auto session = planner_.Join({.most = 32});
   EXPECT_EQ(session->place(), (SlotRange{0, 4}));

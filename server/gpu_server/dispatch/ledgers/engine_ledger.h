@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "common/niceness.h"
 #include "server/gpu_server/dispatch/ledgers/contender_terms.h"
 #include "server/gpu_server/dispatch/ledgers/reservation_ledger.h"
 #include "server/gpu_server/dispatch/ledgers/usage_window.h"
@@ -21,6 +22,9 @@ class EngineLedger {
 
   // The terms of the contender that came first.
   const ContenderTerms& terms() const { return terms_; }
+  // Its weight beside other ledgers, in units of 1 / kUsualNiceWeight: that of its terms, less for
+  // the niceness of its sessions.
+  uint64_t weight() const { return uint64_t{terms_.weight} * NiceWeight(niceness_); }
   // Number of contenders.
   uint32_t contenders() const { return contenders_; }
   // Number of their sessions at the last look.
@@ -49,6 +53,9 @@ class EngineLedger {
   uint32_t sessions_ = 0;
   uint32_t seen_sessions_ = 0;  // Sessions seen in this look.
   bool wants_ = false;          // Some contender wants the engine at this look.
+  // The least niceness of a session that wanted the engine, when one did last; and at this look.
+  uint32_t niceness_ = 0;
+  uint32_t seen_niceness_ = kMostNiceness;
   bool active_ = false;
   int64_t now_ns_ = 0;     // Time of the last look.
   int64_t wanted_ns_ = 0;  // When it last wanted the engine; 0 for never.

@@ -61,10 +61,11 @@ bool EngineLedgers::Settled(const EngineLedger& ledger) {
   return ledger.credit_ns_ >= 0 && reservation.left_ns() >= reservation.budget_ns();
 }
 
-void EngineLedgers::See(EngineLedger* ledger, bool wants, uint64_t bytes, uint32_t sessions) {
-  ledger->seen_sessions_ += sessions;
-  ledger->wants_ |= wants;
-  ledger->moved_.Add(now_ns_, static_cast<int64_t>(bytes));
+void EngineLedgers::See(EngineLedger* ledger, const Seen& seen) {
+  ledger->seen_sessions_ += seen.sessions;
+  ledger->wants_ |= seen.wants;
+  if (seen.wants) ledger->seen_niceness_ = std::min(ledger->seen_niceness_, seen.niceness);
+  ledger->moved_.Add(now_ns_, static_cast<int64_t>(seen.bytes));
 }
 
 void EngineLedgers::EndLook(int64_t passed_ns) {
@@ -76,7 +77,9 @@ void EngineLedgers::EndLook(int64_t passed_ns) {
     ledger->sessions_ = std::exchange(ledger->seen_sessions_, 0);
     const bool was_active = ledger->wanted_ns_ != 0 && now_ns_ - ledger->wanted_ns_ < kActiveNs;
     const bool wants = std::exchange(ledger->wants_, false);
+    const uint32_t niceness = std::exchange(ledger->seen_niceness_, kMostNiceness);
     if (wants) {
+      ledger->niceness_ = niceness;
       if (!was_active) {
         ledger->active_since_ns_ = now_ns_;
         ledger->attained_ns_ = 0;
@@ -88,7 +91,7 @@ void EngineLedgers::EndLook(int64_t passed_ns) {
     ledger->reservation_.See(wants, now_ns_);
     ledger->active_ = ledger->contenders_ != 0 && (wants || was_active);
     if (ledger->active_) {
-      active_weight_ += ledger->terms_.weight;
+      active_weight_ += ledger->weight();
       ++active_;
     }
     moved_bytes_ += ledger->moved_bytes();
@@ -131,14 +134,14 @@ void EngineLedgers::Replenish(int64_t total_ns, const EngineLedger* except) {
   for (int round = 0; round < 3 && total_ns > 0; ++round) {
     int64_t weights = 0;
     for (const auto& ledger : ledgers_) {
-      if (gets(*ledger)) weights += ledger->terms_.weight;
+      if (gets(*ledger)) weights += static_cast<int64_t>(ledger->weight());
     }
     if (weights == 0) return;
     int64_t given_ns = 0;
     for (const auto& ledger : ledgers_) {
       if (!gets(*ledger)) continue;
-      const int64_t part_ns =
-          std::min(total_ns * ledger->terms_.weight / weights, kMostCreditNs - ledger->credit_ns_);
+      const int64_t part_ns = std::min(total_ns * static_cast<int64_t>(ledger->weight()) / weights,
+                                       kMostCreditNs - ledger->credit_ns_);
       ledger->credit_ns_ += part_ns;
       given_ns += part_ns;
     }
@@ -148,7 +151,7 @@ void EngineLedgers::Replenish(int64_t total_ns, const EngineLedger* except) {
 }
 
 uint32_t EngineLedgers::ShareOf(const EngineLedger& ledger) const {
-  const uint64_t weight = ledger.terms_.weight;
+  const uint64_t weight = ledger.weight();
   const uint64_t weights = active_weight_ + (ledger.active_ ? 0 : weight);
   return static_cast<uint32_t>(std::max<uint64_t>(1, 1000 * weight / weights));
 }

@@ -2,9 +2,9 @@
 //
 // Each ledger has a credit. Time that it uses while others want the engine is taken from its
 // credit and given out to all active ledgers by weight. So a ledger with more than its share
-// falls behind those with less. A slice that comes back finds its ledger as it left it, if it owed
-// anything. The next slice of the same tenant takes over the debt of one that has left. So leaving
-// pays no debt.
+// falls behind those with less. A ledger whose sessions at work are all nice has less weight. A
+// slice that comes back finds its ledger as it left it, if it owed anything. The next slice of the
+// same tenant takes over the debt of one that has left. So leaving pays no debt.
 #ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_ENGINE_LEDGERS_H_
 #define WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_ENGINE_LEDGERS_H_
 
@@ -28,9 +28,15 @@ class EngineLedgers {
 
   // Begins a look at `now_ns`, which must not go backwards.
   void BeginLook(int64_t now_ns) { now_ns_ = now_ns; }
-  // Notes a contender's number of sessions, whether it wants the engine, and the bytes that it has
-  // copied since the last look.
-  void See(EngineLedger* ledger, bool wants, uint64_t bytes, uint32_t sessions = 1);
+  // A contender at a look.
+  struct Seen {
+    bool wants = false;  // It wants the engine.
+    uint64_t bytes = 0;  // Copied since the last look.
+    uint32_t sessions = 1;
+    uint32_t niceness = 0;  // The least one of its sessions that want the engine.
+  };
+  // Notes a contender.
+  void See(EngineLedger* ledger, const Seen& seen);
   // Ends the look, once all contenders were seen. `passed_ns` is the time since the last look.
   void EndLook(int64_t passed_ns);
 

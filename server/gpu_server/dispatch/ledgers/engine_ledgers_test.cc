@@ -24,7 +24,7 @@ class EngineLedgersTest : public testing::Test {
   void Look(const std::vector<EngineLedger*>& wanting, int64_t ns = kMs) {
     now_ns_ += ns;
     ledgers_.BeginLook(now_ns_);
-    for (EngineLedger* const ledger : wanting) ledgers_.See(ledger, /*wants=*/true, 0);
+    for (EngineLedger* const ledger : wanting) ledgers_.See(ledger, {.wants = true});
     ledgers_.EndLook(ns);
   }
   void Use(EngineLedger* ledger, int64_t ns) {
@@ -47,6 +47,31 @@ TEST_F(EngineLedgersTest, WhatIsUsedIsGivenOutByWeight) {
   EXPECT_EQ(away->credit_ns(), 0);
   EXPECT_EQ(ledgers_.ShareOf(*large), 750);
   EXPECT_EQ(ledgers_.ShareOf(*away), 200);
+}
+
+TEST_F(EngineLedgersTest, NiceSessionsWeighLess) {
+  EngineLedger* const nice = ledgers_.Join(Terms("nice", 3));
+  EngineLedger* const usual = ledgers_.Join(Terms("usual", 3));
+  const auto look = [&](uint32_t first, uint32_t second) {
+    now_ns_ += kMs;
+    ledgers_.BeginLook(now_ns_);
+    ledgers_.See(nice, {.wants = true, .niceness = first});
+    ledgers_.See(nice, {.wants = true, .niceness = second});
+    ledgers_.See(nice, {.wants = false, .niceness = 0});
+    ledgers_.See(usual, {.wants = true});
+    ledgers_.EndLook(kMs);
+  };
+  look(19, 10);
+  EXPECT_EQ(ledgers_.ShareOf(*nice), 1000 * 110 / (110 + 1024)) << "the least nice one counts";
+  Use(usual, 1134 * kMs / 100);
+  EXPECT_EQ(nice->credit_ns(), 110 * kMs / 100);
+  look(19, 0);
+  EXPECT_EQ(ledgers_.ShareOf(*nice), 500) << "never more than what it was promised";
+  look(19, 4'000'000'000);
+  EXPECT_EQ(ledgers_.ShareOf(*nice), 1000 * 15 / (15 + 1024));
+  Look({usual});
+  EXPECT_EQ(ledgers_.ShareOf(*nice), 1000 * 15 / (15 + 1024))
+      << "as when it wanted the engine last";
 }
 
 TEST_F(EngineLedgersTest, ContendersThatNameOneLedgerHaveIt) {
