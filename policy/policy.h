@@ -210,6 +210,18 @@ struct PowerContext {
   uint32_t reserved = 0;
 };
 
+// The device's temperature has been read, when its power has. kRun, kHold as there, or kThrottle
+// for everybody's work until the next reading. Nobody then begins anything for so many microseconds
+// of each millisecond, 900 at most. Threads of hardened kernels nap for as long each time that they
+// ask.
+struct ThermalContext {
+  ContextHead head;
+  int32_t temperature_c = 0;
+  int32_t change_c = 0;  // Since the reading before.
+  uint32_t device = 0;   // Its number.
+  uint32_t reserved = 0;
+};
+
 // What a policy wants beyond what all policies get.
 struct Wishes {
   // To be asked as well while one slice alone wants an engine, which has it unasked otherwise. Its
@@ -241,6 +253,7 @@ class Policy {
   virtual Verdict OnReclaim(const ReclaimContext&) { return {}; }
   virtual Verdict OnCopyEnqueue(const CopyEnqueueContext&) { return {}; }
   virtual Verdict OnPower(const PowerContext&) { return {}; }
+  virtual Verdict OnThermal(const ThermalContext&) { return {}; }
 };
 
 }  // namespace warpline::policy

@@ -102,6 +102,12 @@ WARPLINE_SAME(PowerContext, warpline_on_power, power_limit_mw);
 WARPLINE_SAME(PowerContext, warpline_on_power, temperature_c);
 WARPLINE_SAME(PowerContext, warpline_on_power, reserved);
 
+WARPLINE_BEGINS(ThermalContext, warpline_on_thermal);
+WARPLINE_SAME(ThermalContext, warpline_on_thermal, temperature_c);
+WARPLINE_SAME(ThermalContext, warpline_on_thermal, change_c);
+WARPLINE_SAME(ThermalContext, warpline_on_thermal, device);
+WARPLINE_SAME(ThermalContext, warpline_on_thermal, reserved);
+
 #undef WARPLINE_SAME
 #undef WARPLINE_BEGINS
 
@@ -189,6 +195,10 @@ Verdict BpfPolicy::OnCopyEnqueue(const CopyEnqueueContext& context) {
 
 Verdict BpfPolicy::OnPower(const PowerContext& context) {
   return Ask(kOnPower, &context, sizeof(context));
+}
+
+Verdict BpfPolicy::OnThermal(const ThermalContext& context) {
+  return Ask(kOnThermal, &context, sizeof(context));
 }
 
 Wishes BpfPolicy::wishes() const {

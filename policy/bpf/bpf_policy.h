@@ -42,6 +42,7 @@ class BpfPolicy : public Policy {
   Verdict OnReclaim(const ReclaimContext& context) override;
   Verdict OnCopyEnqueue(const CopyEnqueueContext& context) override;
   Verdict OnPower(const PowerContext& context) override;
+  Verdict OnThermal(const ThermalContext& context) override;
 
   const Program& program() const { return *program_; }
   // The names of the hooks that the object has programs for, and the memory of its maps.

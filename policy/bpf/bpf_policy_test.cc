@@ -96,6 +96,7 @@ TEST_F(BpfPolicyTest, OtherHooksAreTheDefault) {
   EXPECT_EQ((*policy)->OnReclaim({}).action, Action::kDefault);
   EXPECT_EQ((*policy)->OnCopyEnqueue({}).action, Action::kDefault);
   EXPECT_EQ((*policy)->OnPower({}).action, Action::kDefault);
+  EXPECT_EQ((*policy)->OnThermal({}).action, Action::kDefault);
   (*policy)->OnRetire({});
 }
 
@@ -123,7 +124,7 @@ TEST_F(BpfPolicyTest, SaysWhetherItExpectsArrivals) {
 
 TEST_F(BpfPolicyTest, EveryHookIsAsked) {
   for (const char* hook : {"on_submit", "on_dispatch", "on_preempt", "on_retire", "on_mem_fault",
-                           "on_reclaim", "on_copy_enqueue", "on_power"}) {
+                           "on_reclaim", "on_copy_enqueue", "on_power", "on_thermal"}) {
     const auto policy = Load(MakeObject(hook, Assemble("r1 = 1; call 4; r0 = 1; exit")));
     ASSERT_TRUE(policy.ok()) << policy.status();
     (*policy)->OnSubmit({});
@@ -134,6 +135,7 @@ TEST_F(BpfPolicyTest, EveryHookIsAsked) {
     (*policy)->OnReclaim({});
     (*policy)->OnCopyEnqueue({});
     (*policy)->OnPower({});
+    (*policy)->OnThermal({});
     EXPECT_EQ(audited_.size(), 1u) << hook;
     audited_.clear();
   }

@@ -126,6 +126,15 @@ constexpr std::array kOnPowerFields = {
 };
 static_assert(AreWhole(kOnPowerFields, sizeof(warpline_on_power)));
 
+constexpr std::array kOnThermalFields = {
+    WARPLINE_HEAD(warpline_on_thermal),
+    WARPLINE_FIELD(warpline_on_thermal, temperature_c),
+    WARPLINE_FIELD(warpline_on_thermal, change_c),
+    WARPLINE_FIELD(warpline_on_thermal, device),
+    WARPLINE_FIELD(warpline_on_thermal, reserved),
+};
+static_assert(AreWhole(kOnThermalFields, sizeof(warpline_on_thermal)));
+
 // In the order of WarplineHook.
 constexpr std::array<Hook, kWarplineHooks> kHooks = {{
     {"on_submit", sizeof(warpline_on_submit), kOnSubmitFields},
@@ -136,6 +145,7 @@ constexpr std::array<Hook, kWarplineHooks> kHooks = {{
     {"on_reclaim", sizeof(warpline_on_reclaim), kOnReclaimFields},
     {"on_copy_enqueue", sizeof(warpline_on_copy_enqueue), kOnCopyEnqueueFields},
     {"on_power", sizeof(warpline_on_power), kOnPowerFields},
+    {"on_thermal", sizeof(warpline_on_thermal), kOnThermalFields},
 }};
 
 }  // namespace

@@ -19,6 +19,7 @@ enum WarplineHook : size_t {
   kOnReclaim,
   kOnCopyEnqueue,
   kOnPower,
+  kOnThermal,
   kWarplineHooks,
 };
 

@@ -160,6 +160,18 @@ struct warpline_on_power {
   unsigned int reserved;
 };
 
+/* The device's temperature has been read, when its power has; not asked about a device that does
+ * not say it. Verdicts: RUN, HOLD as in on_power, or THROTTLE for everybody's work until the next
+ * reading. Nobody then begins anything for so many microseconds of each millisecond, 900 at most.
+ * Threads of hardened kernels nap for as long each time that they ask. */
+struct warpline_on_thermal {
+  WARPLINE_CONTEXT_HEAD;
+  int temperature_c;
+  int change_c;        /* since the reading before */
+  unsigned int device; /* the number of the device */
+  unsigned int reserved;
+};
+
 enum warpline_engine { WARPLINE_COMPUTE = 0, WARPLINE_COPY = 1 };
 enum warpline_direction {
   WARPLINE_TO_DEVICE = 0,

@@ -12,6 +12,9 @@
 namespace warpline::dispatch {
 namespace {
 
+// A verdict on a reading of power or temperature lasts until the next one, if there is one.
+constexpr int64_t kReadingHoldsNs = 500'000'000;
+
 absl::Duration NapOf(GpuDispatch::Pace pace) {
   switch (pace) {
     case GpuDispatch::Pace::kDraining:
@@ -103,23 +106,42 @@ absl::Duration Dispatcher::Patience() const {
 }
 
 void Dispatcher::SetPower(int ordinal, const DevicePower& power) {
-  // A reading holds until the next one, if there is one.
-  constexpr int64_t kMostPowerHoldNs = 500'000'000;
   MutexLock lock(&mu_);
-  power_[ordinal] = power;
+  const int32_t before_c = std::exchange(power_[ordinal], power).temperature_c;
   const auto found = gpus_.find(ordinal);
   if (found == gpus_.end() || !found->second.is_dispatched()) return;
+  const int64_t now_ns = options_.clock();
   policy::PowerContext context;
-  context.head.now_ns = static_cast<uint64_t>(options_.clock());
+  context.head.now_ns = static_cast<uint64_t>(now_ns);
   context.power_mw = power.power_mw;
   context.power_limit_mw = power.limit_mw;
   context.temperature_c = power.temperature_c;
-  const policy::Verdict verdict = policy_->OnPower(context);
-  if (verdict.action != policy::Action::kHold) return found->second.HoldAll(0);
+  int64_t hold_ns = HoldOf(policy_->OnPower(context));
+  uint32_t throttle_us = 0;
+  if (power.temperature_c != 0) {
+    const policy::Verdict verdict = policy_->OnThermal(HeatOf(ordinal, before_c));
+    hold_ns = std::max(hold_ns, HoldOf(verdict));
+    if (verdict.action == policy::Action::kThrottle) throttle_us = verdict.argument;
+  }
+  found->second.HoldAll(hold_ns == 0 ? 0 : now_ns + hold_ns);
+  found->second.Throttle(throttle_us, now_ns + kReadingHoldsNs);
+}
+
+policy::ThermalContext Dispatcher::HeatOf(int ordinal, int32_t before_c) {
+  policy::ThermalContext context;
+  context.head.now_ns = static_cast<uint64_t>(options_.clock());
+  context.temperature_c = power_[ordinal].temperature_c;
+  if (before_c != 0) context.change_c = context.temperature_c - before_c;
+  context.device = static_cast<uint32_t>(ordinal);
+  return context;
+}
+
+int64_t Dispatcher::HoldOf(const policy::Verdict& verdict) const {
+  if (verdict.action != policy::Action::kHold) return 0;
   const int64_t most_ns =
-      std::clamp<int64_t>(policy_->wishes().longest_wait_ns, kMostHoldNs, kMostPowerHoldNs);
+      std::clamp<int64_t>(policy_->wishes().longest_wait_ns, kMostHoldNs, kReadingHoldsNs);
   const int64_t asked_ns = verdict.argument == 0 ? most_ns : verdict.argument * int64_t{1000};
-  found->second.HoldAll(options_.clock() + std::min(asked_ns, most_ns));
+  return std::min(asked_ns, most_ns);
 }
 
 void Dispatcher::Leave(DispatchRegistration* registration) {

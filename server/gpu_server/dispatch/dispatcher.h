@@ -79,7 +79,7 @@ class Dispatcher {
   std::shared_ptr<policy::Policy> SetPolicy(std::shared_ptr<policy::Policy> policy);
 
   // Notes a reading of the device's power and temperature. The policy is told and may make all
-  // slices wait.
+  // slices wait, or slow them down.
   void SetPower(int ordinal, const DevicePower& power);
 
   // Returns the known use of the GPUs that are given in turns, by ordinal.
@@ -128,6 +128,11 @@ class Dispatcher {
   policy::ContextHead HeadOf(const std::string& tenant, uint64_t session) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Duration Patience() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the context of the device's last reading; `before_c` is the temperature before it, 0
+  // for none.
+  policy::ThermalContext HeatOf(int ordinal, int32_t before_c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns how long a verdict on a reading makes all slices wait; 0 if it does not.
+  int64_t HoldOf(const policy::Verdict& verdict) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<policy::Policy> Replace(std::shared_ptr<policy::Policy> policy)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run();

@@ -25,6 +25,9 @@ class Throttling : public policy::Policy {
   policy::Verdict OnPreempt(const policy::PreemptContext& context) override {
     return context.level == 2 ? policy::Verdict::Throttle(300) : policy::Verdict::Keep();
   }
+  policy::Verdict OnThermal(const policy::ThermalContext& context) override {
+    return policy::Verdict::Throttle(context.temperature_c > 80 ? 400 : 0);
+  }
 };
 
 class PacesTest : public testing::Test {
@@ -69,6 +72,16 @@ TEST_F(PacesTest, ASessionIsToldOncePerChange) {
   Work(*urgent_, 0);
   now_ns += KernelPaces::kLingerNs;
   EXPECT_EQ(Look(), Said({0}));
+}
+
+TEST_F(PacesTest, KernelsOnAHotDeviceNapAtLeastSoLong) {
+  Work(*effort_, 1);
+  Work(*urgent_, 1);
+  EXPECT_EQ(Look(), Said({300}));
+  dispatcher_->SetPower(0, {.temperature_c = 81});
+  EXPECT_EQ(Look(), Said({400, 400})) << "heat is everybody's";
+  dispatcher_->SetPower(0, {.temperature_c = 80});
+  EXPECT_EQ(Look(), Said({300, 0}));
 }
 
 TEST_F(PacesTest, WhoIsLeftAloneGoesOnAtFullPace) {

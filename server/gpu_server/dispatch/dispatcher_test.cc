@@ -412,8 +412,15 @@ class Closed : public policy::Policy {
     return context.power_mw > 500'000 ? policy::Verdict::Hold(0) : policy::Verdict::Run();
   }
 
+  policy::Verdict OnThermal(const policy::ThermalContext& context) override {
+    heat = context;
+    return on_heat;
+  }
+
   bool holds = false;
   policy::DispatchContext seen;
+  policy::ThermalContext heat;
+  policy::Verdict on_heat;
 };
 
 class AskedAlways : public testing::Test {
@@ -524,6 +531,51 @@ TEST_F(AskedAlways, PowerIsToldAndMayHaveEverybodyWait) {
   dispatcher_->SetPower(5, {.power_mw = 600'000});
   Pass(kMs);
   EXPECT_EQ(state(), Grant::State::kTurn);
+}
+
+TEST_F(AskedAlways, HeatIsToldWithItsChange) {
+  dispatcher_->SetPower(0, {.temperature_c = 61});
+  EXPECT_EQ(policy_->heat.temperature_c, 61);
+  EXPECT_EQ(policy_->heat.change_c, 0);
+  EXPECT_EQ(policy_->heat.head.now_ns, static_cast<uint64_t>(now_ns));
+  dispatcher_->SetPower(0, {.temperature_c = 58});
+  EXPECT_EQ(policy_->heat.change_c, -3);
+  // A device that does not say its temperature is not asked about.
+  dispatcher_->SetPower(0, {.power_mw = 1});
+  EXPECT_EQ(policy_->heat.temperature_c, 58);
+  policy_->on_heat = policy::Verdict::Hold(0);
+  dispatcher_->SetPower(0, {.temperature_c = 95});
+  slot().worker.executors_waiting = 1;
+  Pass(100 * kMs);
+  EXPECT_EQ(state(), Grant::State::kClosed);
+}
+
+TEST_F(AskedAlways, AHotDeviceRestsForAPartOfEachPeriod) {
+  slot().worker.executors_waiting = 1;
+  const auto rests_of = [&](int looks) {
+    int rests = 0;
+    for (int i = 0; i < looks; ++i) {
+      Pass(kMs / 10);
+      rests += state() == Grant::State::kClosed ? 1 : 0;
+    }
+    return rests;
+  };
+  policy_->on_heat = policy::Verdict::Throttle(300);
+  dispatcher_->SetPower(0, {.temperature_c = 85});
+  EXPECT_NEAR(rests_of(1000), 300, 20) << "3 of each 10 ms";
+  policy_->on_heat = policy::Verdict::Throttle(5000);
+  dispatcher_->SetPower(0, {.temperature_c = 99});
+  EXPECT_NEAR(rests_of(1000), 900, 20) << "it is never held for good";
+  EXPECT_EQ(why_, "") << "nor is the policy taken for one that fails";
+  policy_->on_heat = policy::Verdict::Run();
+  dispatcher_->SetPower(0, {.temperature_c = 70});
+  Pass(kMs);
+  EXPECT_EQ(rests_of(1000), 0);
+  // A verdict ends when there are no more readings.
+  policy_->on_heat = policy::Verdict::Throttle(900);
+  dispatcher_->SetPower(0, {.temperature_c = 99});
+  Pass(501 * kMs);
+  EXPECT_EQ(rests_of(1000), 0);
 }
 
 TEST_F(AskedAlways, AHoldForPowerEndsWithTheReadings) {

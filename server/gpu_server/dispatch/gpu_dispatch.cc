@@ -84,6 +84,7 @@ void GpuDispatch::SetPolicy(policy::Policy* policy) {
   for (const auto& arbiter : arbiters_) arbiter->SetPolicy(policy);
   policy_ = policy;
   asked_always_ = policy->wishes().asked_always;
+  held_until_ns_ = throttled_until_ns_ = 0;
   if (!is_dispatched()) OpenAll();
 }
 
@@ -91,8 +92,15 @@ void GpuDispatch::SetSurroundings(const Surroundings& surroundings) {
   for (const auto& arbiter : arbiters_) arbiter->SetSurroundings(surroundings);
 }
 
-void GpuDispatch::HoldAll(int64_t until_ns) {
-  for (const auto& arbiter : arbiters_) arbiter->HoldAll(until_ns);
+void GpuDispatch::Throttle(uint32_t us, int64_t until_ns) {
+  throttle_us_ = std::min(us, kMostThrottleUs);
+  throttled_until_ns_ = until_ns;
+}
+
+int64_t GpuDispatch::RestsUntil(int64_t now_ns) const {
+  if (now_ns >= throttled_until_ns_) return held_until_ns_;
+  const int64_t rest_ns = kThrottlePeriodNs / 1000 * throttle_us_;
+  return std::max(held_until_ns_, now_ns - now_ns % kThrottlePeriodNs + rest_ns);
 }
 
 int64_t GpuDispatch::held_ns() const {
@@ -383,8 +391,9 @@ void GpuDispatch::SetPaces(int64_t now_ns) {
     which.push_back(&slice);
   }
   paces_.Look(absl::MakeSpan(paced), now_ns, policy_);
+  const uint32_t least_nap_us = now_ns < throttled_until_ns_ ? throttle_us_ : 0;
   for (size_t i = 0; i < paced.size(); ++i) {
-    SetPace(*which[i], paced[i].nap_us);
+    SetPace(*which[i], std::max(paced[i].nap_us, least_nap_us));
     Hold(which[i], paced[i].held_for, now_ns);
     if (paced[i].kill.has_value()) Kill(*which[i], kCompute, *paced[i].kill, now_ns);
   }
@@ -485,6 +494,7 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
   bool draining = false;
   bool wanted = false;
   for (const auto& arbiter : arbiters_) {
+    arbiter->HoldAll(RestsUntil(now_ns));
     arbiter->Look(now_ns);
     turns |= arbiter->in_turns() && !arbiter->at_rest();
     draining |= arbiter->draining();

@@ -64,7 +64,13 @@ class GpuDispatch {
   // Sets the state of the device that policies are told from now on.
   void SetSurroundings(const Surroundings& surroundings);
   // Makes all slices wait until then.
-  void HoldAll(int64_t until_ns);
+  void HoldAll(int64_t until_ns) { held_until_ns_ = until_ns; }
+  // Slows all slices down until then: nobody begins anything for `us` of each millisecond, and
+  // threads of kernels that ask nap for as long. Takes kMostThrottleUs for more; 0 for full speed.
+  void Throttle(uint32_t us, int64_t until_ns);
+  static constexpr uint32_t kMostThrottleUs = 900;
+  // The time of one rest and the work after it.
+  static constexpr int64_t kThrottlePeriodNs = 10'000'000;
   GpuUse Use() const;
   // See Dispatcher::ChargeStolen().
   void ChargeStolen(uint64_t session, int64_t stolen_ns);
@@ -107,6 +113,8 @@ class GpuDispatch {
   void Settle(Slice* slice);
   // Opens all engines. Called when at most one slice is left and the policy need not be asked.
   void OpenAll();
+  // Returns the end of the rest that all slices have now, because they are slowed down or held.
+  int64_t RestsUntil(int64_t now_ns) const;
   // Decides how fast kernels go.
   void SetPaces(int64_t now_ns);
   void SetPace(const Slice& slice, uint32_t nap_us);
@@ -132,6 +140,9 @@ class GpuDispatch {
   bool asked_always_;
   bool niceness_differs_ = false;  // Within a slice.
   uint32_t last_vgpu_ = 0;
+  int64_t held_until_ns_ = 0;
+  uint32_t throttle_us_ = 0;
+  int64_t throttled_until_ns_ = 0;
   int64_t wanted_ns_ = 0;  // When some slice last wanted an engine.
   // The sum of the shares of all sessions that divide the multiprocessors and had work at the last
   // look, in thousandths.

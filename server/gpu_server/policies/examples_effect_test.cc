@@ -199,6 +199,19 @@ TEST_F(WithDispatcher, PowerBudgetLeavesUrgentWorkAlone) {
   EXPECT_GE(Pass(kSecond), 0.97);
 }
 
+TEST_F(WithDispatcher, ThermalGivesAHotDeviceRest) {
+  Start("thermal", /*priority=*/1);
+  EXPECT_GE(Pass(kSecond), 0.97);
+  power_.temperature_c = 85;
+  EXPECT_NEAR(Pass(10 * kSecond), 0.5, 0.05);
+  power_.temperature_c = 120;
+  EXPECT_NEAR(Pass(10 * kSecond), 0.1, 0.05);
+  power_.temperature_c = 70;
+  Pass(kSecond / 2);
+  EXPECT_GE(Pass(kSecond), 0.97);
+  EXPECT_EQ(failed_, "");
+}
+
 // A best-effort slice and an urgent one, which both always have kernels of 100 us.
 class OrionWithDispatcher : public WithDispatcher {
  protected:
