@@ -69,6 +69,8 @@ main() {
   say "include rules hold in ${#sources[@]} files"
   "$PYTHON" "$ROOT/tools/threads.py" "$ROOT/docs/threads.md" "${sources[@]}"
   say "docs/threads.md has every thread"
+  "$PYTHON" "$ROOT/deploy/lint/hooks.py" --check="$ROOT/docs/hooks.md"
+  say "docs/hooks.md has every hook of policies, and each is asked"
   "$PYTHON" "$ROOT/tests/attack/mutations.py" --check
   say "the mutations of the attacks apply"
   if [ "$what" = --threads ]; then check_prose --last; else check_prose; fi
