@@ -117,8 +117,11 @@ class DispatchTest(unittest.TestCase):
         self.expect_share((1, 1), "isolated", self.about(1 / 2), streams=(3, 1))
 
     def test_a_nicer_program_has_less(self):
-        # Five steps are 0.8 to the fifth.
-        self.expect_share((1, 1), "isolated", self.about(1024 / (1024 + 335)), nice=(0, 5))
+        own = os.nice(0)
+        if own > 14:
+            self.skipTest("this process has the nice value %d, and programs can hardly be nicer" % own)
+        # Each step is 0.8.
+        self.expect_share((1, 1), "isolated", self.about(1 / (1 + 0.8 ** 5)), nice=(0, 5))
 
     def test_sessions_of_both_tiers_have_their_leases_weight_together(self):
         self.expect_share((1, 1), "isolated,guarded", self.about(1 / 2), counts=(2, 1))
