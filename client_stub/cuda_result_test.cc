@@ -35,7 +35,9 @@ TEST(CudaNumbersTest, NumbersAreCudas) {
   EXPECT_EQ(reinterpret_cast<CUstream>(kPerThreadStreamHandle), CU_STREAM_PER_THREAD);
   EXPECT_EQ(kStreamNonBlocking, uint32_t{CU_STREAM_NON_BLOCKING});
   EXPECT_EQ(kEventDisableTiming, uint32_t{CU_EVENT_DISABLE_TIMING});
+  EXPECT_EQ(kFunctionSharedBytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
   EXPECT_EQ(kFunctionLocalBytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
+  EXPECT_EQ(kFunctionRegisters, CU_FUNC_ATTRIBUTE_NUM_REGS);
   EXPECT_EQ(kLimitStackSize, CU_LIMIT_STACK_SIZE);
   EXPECT_EQ(kLimitPrintfFifoSize, CU_LIMIT_PRINTF_FIFO_SIZE);
   EXPECT_EQ(kLimitMallocHeapSize, CU_LIMIT_MALLOC_HEAP_SIZE);

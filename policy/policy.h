@@ -94,7 +94,14 @@ struct DispatchContext {
   int32_t temperature_c = 0;
   uint32_t day_second = 0;  // Since midnight, UTC.
   uint32_t device = 0;      // Its number.
-  uint32_t reserved = 0;
+  // These describe a launch for which the slice waits, in the words of its worker, with
+  // `expected_ns` above, which is how long the kernel took lately. All are 0 for other work, and
+  // where nothing waits.
+  uint32_t registers = 0;    // For each thread.
+  uint64_t kernel = 0;       // The FNV-1a hash of the kernel's name.
+  uint64_t grid_blocks = 0;  // Blocks of the grid.
+  uint32_t block_threads = 0;
+  uint32_t shared_bytes = 0;  // For each block.
   // Since version 1 of the built-in policies; programs in C do not see these.
   uint64_t period_ns = 0;    // How often the slice has work, where its lease says; 0 for unknown.
   uint64_t active_ns = 0;    // How long it has had work since it was last at rest.

@@ -17,7 +17,9 @@ inline constexpr uint32_t kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
 inline constexpr uint32_t kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 
 // CUfunction_attribute.
+inline constexpr int kFunctionSharedBytes = 1;
 inline constexpr int kFunctionLocalBytes = 3;
+inline constexpr int kFunctionRegisters = 4;
 inline constexpr int kFunctionPtxVersion = 5;
 
 // CUlimit.

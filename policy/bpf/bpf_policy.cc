@@ -48,7 +48,11 @@ WARPLINE_SAME(DispatchContext, warpline_on_dispatch, power_limit_mw);
 WARPLINE_SAME(DispatchContext, warpline_on_dispatch, temperature_c);
 WARPLINE_SAME(DispatchContext, warpline_on_dispatch, day_second);
 WARPLINE_SAME(DispatchContext, warpline_on_dispatch, device);
-WARPLINE_SAME(DispatchContext, warpline_on_dispatch, reserved);
+WARPLINE_SAME(DispatchContext, warpline_on_dispatch, registers);
+WARPLINE_SAME(DispatchContext, warpline_on_dispatch, kernel);
+WARPLINE_SAME(DispatchContext, warpline_on_dispatch, grid_blocks);
+WARPLINE_SAME(DispatchContext, warpline_on_dispatch, block_threads);
+WARPLINE_SAME(DispatchContext, warpline_on_dispatch, shared_bytes);
 
 WARPLINE_BEGINS(PreemptContext, warpline_on_preempt);
 WARPLINE_SAME(PreemptContext, warpline_on_preempt, elapsed_ns);

@@ -51,7 +51,11 @@ constexpr std::array kOnDispatchFields = {
     WARPLINE_FIELD(warpline_on_dispatch, temperature_c),
     WARPLINE_FIELD(warpline_on_dispatch, day_second),
     WARPLINE_FIELD(warpline_on_dispatch, device),
-    WARPLINE_FIELD(warpline_on_dispatch, reserved),
+    WARPLINE_FIELD(warpline_on_dispatch, registers),
+    WARPLINE_FIELD(warpline_on_dispatch, kernel),
+    WARPLINE_FIELD(warpline_on_dispatch, grid_blocks),
+    WARPLINE_FIELD(warpline_on_dispatch, block_threads),
+    WARPLINE_FIELD(warpline_on_dispatch, shared_bytes),
 };
 static_assert(AreWhole(kOnDispatchFields, sizeof(warpline_on_dispatch)));
 

@@ -69,7 +69,13 @@ struct warpline_on_dispatch {
   int temperature_c;
   unsigned int day_second; /* seconds since midnight, UTC */
   unsigned int device;     /* the number of the device */
-  unsigned int reserved;
+  /* of a launch for which the slice waits, as its worker says: expected_ns above, which is what the
+   * kernel took lately, and these; 0 for other work, and where nothing waits */
+  unsigned int registers;    /* of a thread */
+  unsigned long long kernel; /* the FNV-1a hash of the kernel's name */
+  unsigned long long grid_blocks;
+  unsigned int block_threads;
+  unsigned int shared_bytes; /* of a block */
 };
 
 /* At level 0, of which only a policy hears that says WARPLINE_EXPECT_ARRIVALS(), a slice that comes

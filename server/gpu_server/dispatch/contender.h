@@ -18,14 +18,15 @@ namespace warpline::dispatch {
 
 // The demand of all sessions of a slice together, as their workers report it.
 struct Wants {
-  bool waiting = false;    // Some executor has a command that it may not issue.
-  bool in_flight = false;  // Some executor has issued work that is not complete.
-  bool worked = false;     // Some work has been completed since the last look.
-  uint32_t executors = 0;  // Executors that wait.
-  uint32_t sessions = 1;   // Sessions of the slice, at work or not.
-  uint32_t niceness = 0;   // The least one of the sessions that want the engine.
-  uint64_t commands = 0;   // Commands completed since the last look.
-  uint64_t bytes = 0;      // Bytes of the copies issued since the last look.
+  bool waiting = false;     // Some executor has a command that it may not issue.
+  bool in_flight = false;   // Some executor has issued work that is not complete.
+  bool worked = false;      // Some work has been completed since the last look.
+  uint32_t executors = 0;   // Executors that wait.
+  uint32_t sessions = 1;    // Sessions of the slice, at work or not.
+  uint32_t niceness = 0;    // The least one of the sessions that want the engine.
+  uint64_t commands = 0;    // Commands completed since the last look.
+  uint64_t bytes = 0;       // Bytes of the copies issued since the last look.
+  KernelFacts kernel = {};  // A launch for which the slice waits; zeros for none.
   // The part of the device's multiprocessors that the slice's working sessions run on, in
   // thousandths, where the sessions of a domain divide them; 0 where that is not known.
   uint32_t share = 0;

@@ -533,6 +533,64 @@ TEST_F(AskedAlways, PowerIsToldAndMayHaveEverybodyWait) {
   EXPECT_EQ(state(), Grant::State::kTurn);
 }
 
+TEST_F(AskedAlways, TheLaunchThatWaitsIsTold) {
+  page_->kernel(0).Write({.name = 9,
+                          .grid_blocks = uint64_t{1} << 33,
+                          .expected_ns = 77'000,
+                          .block_threads = 128,
+                          .registers = 40,
+                          .shared_bytes = 2048});
+  slot().worker.executors_waiting = 1;
+  Pass(kMs);
+  EXPECT_EQ(policy_->seen.kernel, 9u);
+  EXPECT_EQ(policy_->seen.grid_blocks, uint64_t{1} << 33);
+  EXPECT_EQ(policy_->seen.expected_ns, 77'000u);
+  EXPECT_EQ(policy_->seen.block_threads, 128u);
+  EXPECT_EQ(policy_->seen.registers, 40u);
+  EXPECT_EQ(policy_->seen.shared_bytes, 2048u);
+  // A lie about the time is none, and a launch that does not wait any more is not told.
+  page_->kernel(0).Write({.name = 9, .expected_ns = -5});
+  Pass(20 * kMs);
+  EXPECT_EQ(policy_->seen.kernel, 9u);
+  EXPECT_EQ(policy_->seen.expected_ns, 0u);
+  slot().worker.executors_waiting = 0;
+  slot().worker.executors_in_flight = 1;
+  Pass(20 * kMs);
+  EXPECT_EQ(policy_->seen.kernel, 0u);
+}
+
+// Gives the turn to whoever waits with the shortest kernel.
+class ShortestKernel : public policy::Policy {
+ public:
+  std::string_view name() const override { return "shortest"; }
+  policy::Verdict OnDispatch(const policy::DispatchContext& context) override {
+    return policy::Verdict::Score(~static_cast<uint32_t>(context.expected_ns / 1000));
+  }
+};
+
+TEST(Dispatcher, APolicyMayGoByTheTimesOfKernels) {
+  const auto dispatcher = NewDispatcher();
+  dispatcher->SetPolicy(std::make_shared<ShortestKernel>());
+  for (const bool first_is_shorter : {true, false}) {
+    const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+    const auto second = *dispatcher->Join({.gpus = {0}, .slice = "b"});
+    const auto pages = {WorkersPage(*first), WorkersPage(*second)};
+    for (const auto& page : pages) {
+      const bool shorter = (&page == pages.begin()) == first_is_shorter;
+      page->kernel(0).Write({.name = 1, .expected_ns = shorter ? 10'000 : 5'000'000});
+      page->device(0)[kCompute].worker.executors_waiting = 1;
+    }
+    now_ns += kMs;
+    dispatcher->LookNow();
+    now_ns += kMs;
+    dispatcher->LookNow();
+    const size_t shorter = first_is_shorter ? 0 : 1;
+    EXPECT_EQ(pages.begin()[shorter]->device(0)[kCompute].grant().state(), Grant::State::kTurn);
+    EXPECT_EQ(pages.begin()[1 - shorter]->device(0)[kCompute].grant().state(),
+              Grant::State::kClosed);
+  }
+}
+
 TEST_F(AskedAlways, HeatIsToldWithItsChange) {
   dispatcher_->SetPower(0, {.temperature_c = 61});
   EXPECT_EQ(policy_->heat.temperature_c, 61);

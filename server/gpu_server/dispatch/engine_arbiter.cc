@@ -480,6 +480,13 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   if (c.waiting_since_ns_ != 0) {
     context.wait_ns = static_cast<uint64_t>(now_ns_ - c.waiting_since_ns_);
   }
+  const KernelFacts& kernel = c.wants_.kernel;
+  context.kernel = kernel.name;
+  context.grid_blocks = kernel.grid_blocks;
+  context.expected_ns = static_cast<uint64_t>(kernel.expected_ns);
+  context.block_threads = kernel.block_threads;
+  context.registers = kernel.registers;
+  context.shared_bytes = kernel.shared_bytes;
   context.power_mw = surroundings_.power_mw;
   context.power_limit_mw = surroundings_.power_limit_mw;
   context.temperature_c = surroundings_.temperature_c;

@@ -140,7 +140,7 @@ void GpuDispatch::Join(DispatchRegistration* registration, size_t device) {
       slice.contenders[i] = arbiters_[i]->Add(TermsOf(registration->terms_, i));
     }
   }
-  slice.members.push_back({registration, device, {}});
+  slice.members.push_back({.registration = registration, .device = device});
   NoteNiceness();
 }
 
@@ -188,6 +188,9 @@ void GpuDispatch::Read(Member* member, int64_t now_ns) {
     usage.commands += member->read[i].commands;
     usage.bytes += member->read[i].bytes;
   }
+  const bool waits = member->read[EngineIndex(Engine::kCompute)].waiting > 0;
+  member->kernel =
+      waits ? member->registration->page_->kernel(member->device).Read() : KernelFacts();
   member->rank = member->registration->page_->ranks(member->device).Highest();
 }
 
@@ -326,6 +329,8 @@ void GpuDispatch::ShowWants(Slice* slice) {
       wants.in_flight |= read.in_flight;
       wants.worked |= read.commands > 0;
       wants.executors += read.waiting;
+      const bool computes = i == EngineIndex(Engine::kCompute);
+      if (computes && wants.kernel.name == 0) wants.kernel = member.kernel;
       wants.commands += read.commands;
       wants.bytes += read.bytes;
       if (Worked(read)) wants.share = std::min(wants.share + read.share, 1000u);

@@ -82,8 +82,9 @@ class GpuDispatch {
   struct Member {
     DispatchRegistration* registration;
     size_t device;
-    std::array<SlotReading, kEngines> read;
-    uint32_t rank = 0;  // The highest of its streams that want the compute engine.
+    std::array<SlotReading, kEngines> read = {};
+    KernelFacts kernel = {};  // Its launch that waits, of the compute engine.
+    uint32_t rank = 0;        // The highest of its streams that want the compute engine.
   };
   struct Slice {
     std::array<Contender*, kEngines> contenders{};

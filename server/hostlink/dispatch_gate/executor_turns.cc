@@ -135,6 +135,7 @@ void ExecutorTurns::WaitFor(Engine engine) {
   if (waits_for_ == engine) return;
   StopWaiting();
   waits_for_ = engine;
+  shows_kernel_ = false;
   slot(engine).worker.executors_waiting.fetch_add(1, std::memory_order_relaxed);
   if (engine == Engine::kCompute) ShowRank();
 }
@@ -145,7 +146,13 @@ void ExecutorTurns::StopWaiting() {
   if (std::exchange(waits_for_, Engine::kNothing) == Engine::kCompute) ShowRank();
 }
 
-void ExecutorTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes) {
+void ExecutorTurns::ShowKernel(KernelFacts kernel) {
+  if (kernel.name != 0) kernel.expected_ns = gates_->kernel_times().ExpectedNs(kernel.name);
+  gates_->kernel(device_).Write(kernel);
+  shows_kernel_ = true;
+}
+
+void ExecutorTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes, uint64_t kernel) {
   if (!issued_.empty() && issued_.back().last == ticket) return;
   if (engine == Engine::kCompute) ShowShare();
   if (bytes > 0) slot(engine).worker.bytes.fetch_add(bytes, std::memory_order_relaxed);
@@ -157,11 +164,11 @@ void ExecutorTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes) {
       BeginWork(engine, now_ns);
     }
   }
-  if (!issued_.empty() && issued_.back().engine == engine) {
+  if (!issued_.empty() && issued_.back().engine == engine && issued_.back().kernel == kernel) {
     issued_.back().last = ticket;
     ++issued_.back().count;
   } else {
-    issued_.push_back({engine, ticket, 1});
+    issued_.push_back({engine, kernel, ticket, 1});
   }
 }
 
@@ -174,17 +181,52 @@ void ExecutorTurns::ShowShare() {
 
 void ExecutorTurns::Settle(uint64_t ticket) {
   const int64_t now_ns = gates_->now_ns();
+  std::array<uint64_t, kEngines> counts{};
+  complete_.clear();
+  const auto take = [&](const Run& run, uint64_t count) {
+    counts[EngineIndex(run.engine)] += count;
+    if (run.kernel != 0) complete_.emplace_back(run.kernel, count);
+  };
   while (!issued_.empty() && issued_.front().last <= ticket) {
-    Complete(issued_.front().engine, issued_.front().count, now_ns);
+    take(issued_.front(), issued_.front().count);
     issued_.pop_front();
   }
-  if (issued_.empty()) return;
-  // Commands of no engine may stand between those of a run, so this is how many are left at most.
-  Run& run = issued_.front();
-  const uint64_t left = std::min(run.count, run.last - ticket);
-  if (left == run.count) return;
-  Complete(run.engine, run.count - left, now_ns);
-  run.count = left;
+  if (!issued_.empty()) {
+    // Commands of no engine may stand between those of a run, so this is how many are left at most.
+    Run& run = issued_.front();
+    const uint64_t left = std::min(run.count, run.last - ticket);
+    if (left < run.count) take(run, run.count - left);
+    run.count = left;
+  }
+  for (const Engine engine : kAllEngines) {
+    const uint64_t count = counts[EngineIndex(engine)];
+    if (count == 0) continue;
+    if (engine == Engine::kCompute && !complete_.empty()) Learn(count, now_ns);
+    Complete(engine, count, now_ns);
+  }
+}
+
+// The time since the last mark is divided among the kernels by what is known of them. A kernel
+// without a known time has taken the mean.
+void ExecutorTurns::Learn(uint64_t commands, int64_t now_ns) {
+  const auto passed_ns = static_cast<double>(now_ns - in_flight(Engine::kCompute).since_ns);
+  if (passed_ns <= 0) return;
+  KernelTimes& times = gates_->kernel_times();
+  const double mean_ns = passed_ns / static_cast<double>(commands);
+  const auto expected = [&](uint64_t kernel) {
+    const int64_t known_ns = times.ExpectedNs(kernel);
+    return known_ns == 0 ? mean_ns : static_cast<double>(known_ns);
+  };
+  uint64_t others = commands;
+  double sum_ns = 0;
+  for (const auto& [kernel, count] : complete_) {
+    others -= count;
+    sum_ns += expected(kernel) * static_cast<double>(count);
+  }
+  const double scale = passed_ns / (sum_ns + static_cast<double>(others) * mean_ns);
+  for (const auto& [kernel, count] : complete_) {
+    times.Learn(kernel, static_cast<int64_t>(expected(kernel) * scale), count);
+  }
 }
 
 void ExecutorTurns::Complete(Engine engine, uint64_t commands, int64_t now_ns) {

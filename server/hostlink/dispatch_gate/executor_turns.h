@@ -5,7 +5,7 @@
 //   if (turns.IsFree(engine, bytes)) <issue, and say nothing>
 //   if (!turns.MayIssue(engine)) ...              // Tried again at the executor's next look.
 //   <issue>
-//   turns.OnIssued(engine, ticket, bytes);
+//   turns.OnIssued(engine, ticket, bytes, kernel);
 //   ...
 //   turns.OnRetired(ticket);
 //
@@ -38,11 +38,13 @@
 #include <deque>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "proto/command_lists.h"
 #include "proto/devices.h"
 #include "server/hostlink/dispatch_gate/free_copies.h"
+#include "server/hostlink/dispatch_gate/kernel_times.h"
 #include "server/hostlink/dispatch_page/dispatch_page.h"
 
 namespace warpline::dispatch {
@@ -61,6 +63,8 @@ class SessionGates {
 
   DeviceSlots& device(size_t device) const { return page_->device(device); }
   RankLine& ranks(size_t device) const { return page_->ranks(device); }
+  KernelLine& kernel(size_t device) const { return page_->kernel(device); }
+  KernelTimes& kernel_times() const { return kernel_times_; }
   int64_t now_ns() const { return clock_(); }
   // REQUIRES: the engine is one that copies.
   FreeCopies& free_copies(size_t device, Engine engine) const {
@@ -79,6 +83,7 @@ class SessionGates {
   const Clock clock_;
   const std::shared_ptr<const std::atomic<uint32_t>> share_;
   mutable std::array<std::array<FreeCopies, kEngines>, kMaxSessionDevices> free_copies_;
+  mutable KernelTimes kernel_times_;
 };
 
 // The turns of one executor. Thread-compatible: it belongs to the thread that runs the executor.
@@ -129,11 +134,17 @@ class ExecutorTurns {
   void OnNotIssued() {
     if (issuing_ != Engine::kNothing) EndIssuing();
   }
+  // Returns true if the executor waits for the compute engine and has not said yet with what.
+  bool wants_kernel() const { return waits_for_ == Engine::kCompute && !shows_kernel_; }
+  // Says which launch the executor waits with; zeros for work that is not a kernel's launch. Its
+  // expected time is filled in here.
+  void ShowKernel(KernelFacts kernel);
   // Says that a command, or a part of it, was issued. `ticket` grows from command to command.
-  // `bytes` is the size of a copy, and 0 for a kernel.
-  void OnIssued(Engine engine, uint64_t ticket, uint64_t bytes) {
+  // `bytes` is the size of a copy, and 0 for a kernel. `kernel` is the hash of a launched kernel's
+  // name, and 0 for other commands; its time is learned while others have the device.
+  void OnIssued(Engine engine, uint64_t ticket, uint64_t bytes, uint64_t kernel = 0) {
     if (slots_ == nullptr || engine == Engine::kNothing) return;
-    Note(engine, ticket, bytes);
+    Note(engine, ticket, bytes, limited_ == Engine::kNothing ? 0 : kernel);
   }
   // Says that the command for which MayIssue() was asked will not be issued.
   void OnDropped() {
@@ -153,10 +164,12 @@ class ExecutorTurns {
   void Leave();
 
  private:
-  // Commands of one engine that were issued one after another.
+  // Commands of one engine that were issued one after another, and that launch one kernel if its
+  // name is known.
   struct Run {
     Engine engine;
-    uint64_t last;  // The last command's ticket.
+    uint64_t kernel;  // 0 for none.
+    uint64_t last;    // The last command's ticket.
     uint64_t count;
   };
   // The executor's work in flight on an engine.
@@ -189,9 +202,12 @@ class ExecutorTurns {
   int64_t LengthOf(const InFlight& own) const;
   void WaitFor(Engine engine);
   void StopWaiting();
-  void Note(Engine engine, uint64_t ticket, uint64_t bytes);
+  void Note(Engine engine, uint64_t ticket, uint64_t bytes, uint64_t kernel);
   void ShowShare();
   void Settle(uint64_t ticket);
+  // Learns from `commands` of the compute engine that are complete now, with the kernels among
+  // them.
+  void Learn(uint64_t commands, int64_t now_ns);
   void Complete(Engine engine, uint64_t commands, int64_t now_ns);
   void BeginIssuing(Engine engine);
   void EndIssuing();
@@ -214,7 +230,10 @@ class ExecutorTurns {
   int64_t ahead_ns_ = 0;                 // How far ahead of `limited_` the executor may be.
   int64_t likely_ns_ = 0;                // When its turn may begin, while it waits.
   uint32_t share_ = 0;                   // The share in the page, as far as the executor knows.
+  bool shows_kernel_ = false;            // It has said with which launch it waits.
   std::deque<Run> issued_;
+  std::vector<std::pair<uint64_t, uint64_t>>
+      complete_;  // Kernels of one Settle(), and their counts.
   std::array<InFlight, kEngines> in_flight_;
 };
 

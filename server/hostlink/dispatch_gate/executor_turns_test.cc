@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace warpline::dispatch {
 namespace {
@@ -254,6 +255,79 @@ TEST_F(ExecutorTurnsTest, ExecutorThatEndsTakesBackWhatItSaid) {
   turns_ = nullptr;
   EXPECT_EQ(line().executors_in_flight, 0u);
   EXPECT_EQ(line(Engine::kCopyIn).executors_waiting, 0u);
+}
+
+constexpr uint64_t kLong = 5;  // Hashes of kernels' names.
+constexpr uint64_t kShort = 6;
+
+class KernelTimesTest : public ExecutorTurnsTest {
+ protected:
+  KernelTimesTest() { slot().SetGrant(Grant::Turn(now_ns + 600'000'000 * kUs)); }
+  // Launches these kernels, which are complete together after some time.
+  void Run(const std::vector<uint64_t>& kernels, int64_t ns) {
+    for (const uint64_t kernel : kernels) {
+      ASSERT_TRUE(turns_->MayIssue(Engine::kCompute));
+      turns_->OnIssued(Engine::kCompute, ++ticket_, 0, kernel);
+    }
+    RetireAllAfter(ns);
+  }
+  int64_t Learned(uint64_t kernel) { return gates_->kernel_times().ExpectedNs(kernel); }
+};
+
+TEST_F(KernelTimesTest, EachKernelHasItsOwnTime) {
+  Run({kLong}, 900 * kUs);
+  Run({kShort}, 20 * kUs);
+  Run({kLong}, 900 * kUs);
+  EXPECT_EQ(Learned(kLong), 900 * kUs);
+  EXPECT_EQ(Learned(kShort), 20 * kUs);
+}
+
+TEST_F(KernelTimesTest, KernelsBetweenTwoMarksDivideTheTimeByWhatIsKnown) {
+  Run({kShort, kShort}, 200 * kUs);
+  EXPECT_EQ(Learned(kShort), 100 * kUs);
+  Run({kShort, kLong}, 1000 * kUs);
+  // The mean is taken for the one that is not known, so that they are as 1 to 5.
+  EXPECT_EQ(Learned(kLong), 5000 * kUs / 6);
+  for (int i = 0; i < 200; ++i) {
+    Run({kShort}, 100 * kUs);
+    Run({kShort, kLong}, 1000 * kUs);
+  }
+  EXPECT_NEAR(Learned(kShort), 100 * kUs, 5 * kUs);
+  EXPECT_NEAR(Learned(kLong), 900 * kUs, 10 * kUs);
+}
+
+TEST_F(KernelTimesTest, OtherWorkIsNotTakenForAKernels) {
+  Run({kShort, 0, 0, 0}, 400 * kUs);
+  EXPECT_EQ(Learned(kShort), 100 * kUs);
+}
+
+TEST_F(KernelTimesTest, NothingIsLearnedOfASessionThatIsAlone) {
+  slot().SetGrant(Grant::Open());
+  Run({kShort}, 100 * kUs);
+  EXPECT_EQ(Learned(kShort), 0);
+}
+
+TEST_F(KernelTimesTest, ALaunchThatWaitsIsShownWithItsTime) {
+  Run({kLong}, 900 * kUs);
+  slot().SetGrant(Grant::Closed(0));
+  EXPECT_FALSE(turns_->wants_kernel());
+  EXPECT_FALSE(turns_->MayIssue(Engine::kCompute));
+  EXPECT_TRUE(turns_->wants_kernel());
+  const KernelFacts launch = {.name = kLong,
+                              .grid_blocks = 7,
+                              .expected_ns = 1,
+                              .block_threads = 32,
+                              .registers = 40,
+                              .shared_bytes = 1024};
+  turns_->ShowKernel(launch);
+  KernelFacts shown = launch;
+  shown.expected_ns = 900 * kUs;
+  EXPECT_EQ(page_->kernel(0).Read(), shown);
+  EXPECT_FALSE(turns_->MayIssue(Engine::kCompute));
+  EXPECT_FALSE(turns_->wants_kernel()) << "once is enough";
+  page_->ForgetWorker();
+  EXPECT_EQ(page_->kernel(0).Read().name, 0u);
+  line().executors_waiting = 1;  // The executor takes this back when it ends.
 }
 
 // Two executors of one session. The second one has a stream with a priority.

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <utility>
@@ -19,6 +20,47 @@ int64_t MonotonicNs() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+uint64_t KernelNameHash(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return hash == 0 ? 1 : hash;
+}
+
+// Each store releases, and each load acquires, so that a reader who sees a new value also sees that
+// the version has changed.
+void KernelLine::Write(const KernelFacts& kernel) {
+  uint32_t version = version_.load(std::memory_order_relaxed);
+  if (version % 2 != 0 ||
+      !version_.compare_exchange_strong(version, version + 1, std::memory_order_acq_rel)) {
+    return;
+  }
+  block_threads_.store(kernel.block_threads, std::memory_order_release);
+  registers_.store(kernel.registers, std::memory_order_release);
+  shared_bytes_.store(kernel.shared_bytes, std::memory_order_release);
+  name_.store(kernel.name, std::memory_order_release);
+  grid_blocks_.store(kernel.grid_blocks, std::memory_order_release);
+  expected_ns_.store(kernel.expected_ns, std::memory_order_release);
+  version_.store(version + 2, std::memory_order_release);
+}
+
+KernelFacts KernelLine::Read() const {
+  const uint32_t version = version_.load(std::memory_order_acquire);
+  KernelFacts kernel;
+  kernel.block_threads = block_threads_.load(std::memory_order_acquire);
+  kernel.registers = registers_.load(std::memory_order_acquire);
+  kernel.shared_bytes = shared_bytes_.load(std::memory_order_acquire);
+  kernel.name = name_.load(std::memory_order_acquire);
+  kernel.grid_blocks = grid_blocks_.load(std::memory_order_acquire);
+  kernel.expected_ns = std::max<int64_t>(expected_ns_.load(std::memory_order_acquire), 0);
+  const bool whole = version % 2 == 0 && version_.load(std::memory_order_acquire) == version;
+  return whole ? kernel : KernelFacts();
+}
+
+void KernelLine::Reset() {
+  name_.store(0, std::memory_order_relaxed);
+  version_.store(0, std::memory_order_relaxed);
 }
 
 absl::StatusOr<std::unique_ptr<DispatchPage>> DispatchPage::Map(UniqueFd fd) {
@@ -53,6 +95,7 @@ void DispatchPage::ForgetWorker() {
                                     std::memory_order_relaxed);
     }
   }
+  for (KernelLine& line : memory_->kernels) line.Reset();
   for (RankLine& line : memory_->ranks) {
     line.raised.store(0, std::memory_order_relaxed);
     for (RankLine::Rank& rank : line.ranks) {

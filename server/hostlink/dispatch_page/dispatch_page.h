@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -150,6 +151,41 @@ struct alignas(64) RankLine {
   }
 };
 static_assert(sizeof(RankLine) == 64);
+
+// A kernel's launch. Zeros for one that is not known.
+struct KernelFacts {
+  uint64_t name = 0;  // KernelNameHash() of the kernel's name.
+  uint64_t grid_blocks = 0;
+  int64_t expected_ns = 0;  // How long it takes, as its session has learned.
+  uint32_t block_threads = 0;
+  uint32_t registers = 0;     // For each thread.
+  uint32_t shared_bytes = 0;  // For each block, with its dynamic shared memory.
+
+  bool operator==(const KernelFacts&) const = default;
+};
+// Returns the FNV-1a hash of a kernel's name, as its module has it; never 0.
+uint64_t KernelNameHash(std::string_view name);
+
+// The launch for which an executor waited that began to wait last. Written by the worker's
+// executors. It means something while the compute engine's line has executors that wait.
+class alignas(64) KernelLine {
+ public:
+  // Does nothing while another thread writes.
+  void Write(const KernelFacts& kernel);
+  // Returns zeros while a thread writes.
+  KernelFacts Read() const;
+  void Reset();
+
+ private:
+  std::atomic<uint32_t> version_{0};  // Odd while a thread writes.
+  std::atomic<uint32_t> block_threads_{0};
+  std::atomic<uint32_t> registers_{0};
+  std::atomic<uint32_t> shared_bytes_{0};
+  std::atomic<uint64_t> name_{0};
+  std::atomic<uint64_t> grid_blocks_{0};
+  std::atomic<int64_t> expected_ns_{0};
+};
+static_assert(sizeof(KernelLine) == 64);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 // A mapping of a session's page. Any thread may use the mapping, but each process writes only its
@@ -169,6 +205,7 @@ class DispatchPage {
   // Returns the slots of the session's device number `device`, below kMaxSessionDevices.
   DeviceSlots& device(size_t device) { return memory_->devices[device]; }
   RankLine& ranks(size_t device) { return memory_->ranks[device]; }
+  KernelLine& kernel(size_t device) { return memory_->kernels[device]; }
   // Resets the numbers of a worker that has ended.
   void ForgetWorker();
 
@@ -176,6 +213,7 @@ class DispatchPage {
   struct Memory {
     std::array<DeviceSlots, kMaxSessionDevices> devices;
     std::array<RankLine, kMaxSessionDevices> ranks;
+    std::array<KernelLine, kMaxSessionDevices> kernels;
   };
 
   DispatchPage(UniqueFd fd, Memory* memory) : fd_(std::move(fd)), memory_(memory) {}

@@ -284,6 +284,10 @@ CudaResult ControlExecutor::Find(Kernel* kernel, std::string_view name, std::str
   static_assert(kFirstSetting + std::tuple_size_v<KernelSettings> == std::size(reply.attributes));
   std::copy_n(reply.attributes + kFirstSetting, settings.size(), settings.begin());
   LaunchGate::Found(context, settings, kernel);
+  dispatch::KernelFacts& facts = kernel->on_device->facts;
+  facts.name = dispatch::KernelNameHash(name);
+  facts.registers = static_cast<uint32_t>(std::max(reply.attributes[kFunctionRegisters], 0));
+  facts.shared_bytes = static_cast<uint32_t>(std::max(reply.attributes[kFunctionSharedBytes], 0));
   fields->assign(BytesOf(reply));
   return CudaResult::kSuccess;
 }

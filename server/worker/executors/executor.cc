@@ -14,6 +14,7 @@
 #include "common/cuda/cuda_numbers.h"
 #include "common/loop/adaptive_poll.h"
 #include "server/worker/executors/session_log.h"
+#include "server/worker/executors/task_engine.h"
 
 namespace warpline::worker {
 namespace {
@@ -43,6 +44,13 @@ constexpr std::chrono::microseconds kUnhurried(8);
 
 // Waking another core costs more than most waits last, so an executor polls before it sleeps.
 std::chrono::microseconds PollFor() { return std::chrono::microseconds(FewProcessors() ? 5 : 100); }
+
+// Returns the hash of the name of the kernel that the task launches; 0 for none.
+uint64_t LaunchedBy(const Task& task) {
+  const bool launches = task.id == CommandId::kLaunch || task.id == CommandId::kLaunchEx;
+  if (!launches || task.kernel == nullptr || task.kernel->on_device == nullptr) return 0;
+  return task.kernel->on_device->facts.name;
+}
 
 }  // namespace
 
@@ -168,12 +176,15 @@ bool Executor::Satisfied(const Task& task) {
 Executor::Step Executor::IssueInTurn(Task& task) {
   EngineWork work = task.work;
   if (turns_.IsFree(work.engine, work.bytes)) work = {};
-  if (!turns_.MayIssue(work.engine)) return Step::kBlocked;
+  if (!turns_.MayIssue(work.engine)) {
+    if (turns_.wants_kernel()) turns_.ShowKernel(KernelFactsOf(task));
+    return Step::kBlocked;
+  }
   turns_.OnIssuing(work.engine);
   const Step step = Issue(task);
   // A copy that waits for staging memory may have parts under way.
   if (step == Step::kDone || work.bytes > 0) {
-    turns_.OnIssued(work.engine, task.ticket, work.bytes);
+    turns_.OnIssued(work.engine, task.ticket, work.bytes, LaunchedBy(task));
   } else {
     turns_.OnNotIssued();
   }

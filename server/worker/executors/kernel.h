@@ -15,6 +15,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/shared_mutex.h"
 #include "server/device/device.h"
+#include "server/hostlink/dispatch_page/dispatch_page.h"
 #include "server/worker/executors/decoder_thread.h"
 
 namespace warpline::worker {
@@ -58,7 +59,7 @@ constexpr int kFirstSetting = 8;
 using KernelSettings = std::array<int, 8>;
 
 // The present state of a kernel on the device. Guarded by the lock of the session's LaunchGate, but
-// for the flag.
+// for the flag, and for what is constant.
 struct KernelOnDevice {
   KernelOnDevice(device::Context* in, const KernelSettings& with) : context(in), settings(with) {}
 
@@ -66,6 +67,8 @@ struct KernelOnDevice {
   KernelSettings settings;
   // It has been launched, so that nothing of it is loaded any more when it is again.
   std::atomic<bool> launched{false};
+  // The kernel's part of what dispatch is told of a launch. Constant once it is found.
+  dispatch::KernelFacts facts;
 };
 
 // A kernel, on the device of its module, as it is from one KernelSetAttribute to the next. Threads

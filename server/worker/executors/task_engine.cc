@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "proto/frames.h"
+#include "server/worker/executors/kernel.h"
 
 namespace warpline::worker {
 namespace {
@@ -63,7 +64,28 @@ struct Look {
   }
 };
 
+template <typename Command>
+dispatch::KernelFacts FactsOf(const Kernel& kernel, const Command& launch) {
+  dispatch::KernelFacts facts = kernel.on_device->facts;
+  // Extents that nobody has looked at yet may have a product that wraps around.
+  facts.grid_blocks = uint64_t{launch.grid_x} * launch.grid_y * launch.grid_z;
+  facts.block_threads = launch.block_x * launch.block_y * launch.block_z;
+  facts.shared_bytes += launch.dynamic_shared_bytes;
+  return facts;
+}
+
 }  // namespace
+
+dispatch::KernelFacts KernelFactsOf(const Task& task) {
+  if (task.kernel == nullptr || task.kernel->on_device == nullptr) return {};
+  if (const auto* launch = std::get_if<cmd::Launch>(&task.command)) {
+    return FactsOf(*task.kernel, *launch);
+  }
+  if (const auto* launch = std::get_if<cmd::LaunchEx>(&task.command)) {
+    return FactsOf(*task.kernel, *launch);
+  }
+  return {};
+}
 
 EngineWork EngineWorkOf(const Task& task) {
   const Look look = {FindCommand(task.id).engine, task.tail.size()};

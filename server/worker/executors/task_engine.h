@@ -8,6 +8,7 @@
 
 #include "proto/command_lists.h"
 #include "proto/commands.h"
+#include "server/hostlink/dispatch_page/dispatch_page.h"
 #include "server/worker/executors/task.h"
 
 namespace warpline::worker {
@@ -20,6 +21,10 @@ using EngineCounts = std::array<uint64_t, kEngineCount>;
 // others do. Copies within a graph, and what kernels read and write in host memory, are the graph's
 // and the kernels': computing.
 EngineWork EngineWorkOf(const Task& task);
+
+// Returns what dispatch is told of the task's launch, without its expected time; zeros for a task
+// that launches no kernel. REQUIRES: the task's kernel has been looked for.
+dispatch::KernelFacts KernelFactsOf(const Task& task);
 
 }  // namespace warpline::worker
 

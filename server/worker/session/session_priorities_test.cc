@@ -103,6 +103,35 @@ TEST_F(SessionPrioritiesTest, TheStreamOfHigherPriorityBeginsATurn) {
   EXPECT_EQ(FirstLaunched(), kUrgentOnDevice);
 }
 
+TEST_F(SessionPrioritiesTest, ALaunchThatWaitsIsShownToTheServer) {
+  MakeStreams(0);
+  slot().SetGrant(dispatch::Grant::Closed(0));
+  cmd::Launch launch = LaunchOn(kUsual, /*grid=*/6);
+  launch.grid_y = 2;
+  launch.grid_z = launch.block_y = launch.block_z = 1;
+  launch.block_x = 64;
+  launch.dynamic_shared_bytes = 512;
+  Add(launch, params_);
+  ASSERT_TRUE(Send().ok());
+  const uint64_t name = dispatch::KernelNameHash("kernel");
+  while (page_->kernel(0).Read().name != name) sched_yield();
+  // The attributes of the fake kernel are ten times their numbers.
+  const dispatch::KernelFacts expected = {.name = name,
+                                          .grid_blocks = 12,
+                                          .expected_ns = 0,
+                                          .block_threads = 64,
+                                          .registers = 40,
+                                          .shared_bytes = 10 + 512};
+  EXPECT_EQ(page_->kernel(0).Read(), expected);
+  // Other work that waits is no kernel.
+  slot().SetGrant(dispatch::Grant::Open());
+  Sync(kUsual);
+  slot().SetGrant(dispatch::Grant::Closed(0));
+  Add(cmd::Memset{kUsual, 0x1000, 1, 1, 16});
+  ASSERT_TRUE(Send().ok());
+  while (page_->kernel(0).Read().name != 0) sched_yield();
+}
+
 TEST_F(SessionPrioritiesTest, TheOthersGoOnWithLittleInFlight) {
   MakeStreams(-1);
   Add(cmd::StreamCreate{kThird, 1, -1});
