@@ -10,6 +10,9 @@
 #ifndef WARPLINE_COMMON_LEASE_FOLDER_H_
 #define WARPLINE_COMMON_LEASE_FOLDER_H_
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -31,23 +34,30 @@ struct HeldLease {
 // Reads what is there, each file as ReadWordFile() does.
 HeldLease ReadLeaseFolder(const std::string& folder);
 
-// The users that may read the token. In a pod these are all, because its containers run as
-// different users.
-enum class TokenReaders { kOwner, kAll };
+// The users that may read the token.
+struct TokenReaders {
+  // All users. In a pod its containers run as different users.
+  bool all = false;
+  // This user as well, by an access control list. The file stays the process's own, so this user
+  // cannot write to it, or let others read it. A batch system's holder runs as root, and the job as
+  // another user.
+  std::optional<uid_t> user = std::nullopt;
+};
 
 // Checks that a folder is fit for a token that its owner alone may read: INVALID_ARGUMENT when the
 // folder belongs to another user than this one or root, or when others may write there.
 absl::Status CheckOwnFolder(const std::string& folder);
 
-// These write a folder, which exists. UNAVAILABLE when it cannot be written.
+// These write a folder, which exists. UNAVAILABLE when it cannot be written, or when the file
+// system has no access control lists for `readers.user`.
 
 // Removes what a former holder left.
 absl::Status ClearLeaseFolder(const std::string& folder);
 // Writes all files but empty ones, the token last. `lease.token_file` counts for nothing.
 absl::Status WriteLeaseFolder(const std::string& folder, const HeldLease& lease,
-                              const std::string& token, TokenReaders readers);
+                              const std::string& token, const TokenReaders& readers);
 absl::Status ReplaceTokenIn(const std::string& folder, const std::string& token,
-                            TokenReaders readers);
+                            const TokenReaders& readers);
 
 }  // namespace warpline
 

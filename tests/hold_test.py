@@ -2,6 +2,7 @@
 """A lease that `warpline hold` keeps for programs that are started elsewhere, as a pod's containers
 are."""
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -117,6 +118,19 @@ class HoldTest(unittest.TestCase):
         holder.terminate()
         self.assertEqual(holder.wait(harness.GIVE_UP_S), 0)
 
+    def test_a_wait_that_is_over_ends_the_holder_and_says_why(self):
+        holder = self.hold("--wait=0s")
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 4)
+        self.assertRegex(holder.stderr.read(), "no lease within 0: the scheduler at .* has no server")
+        self.serve()
+        holder = self.hold("--wait=0s", "--memory=4000GiB")
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 3)
+        self.assertIn("no lease within 0: ", holder.stderr.read())
+        # It does not wait where it is refused for good.
+        holder = self.hold("--wait=1h", "--slice=none-of-this-name")
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 1)
+        self.assertIn("none-of-this-name", holder.stderr.read())
+
     def test_a_lease_that_is_revoked_ends_the_holder(self):
         self.serve()
         holder = self.hold()
@@ -138,6 +152,21 @@ class HoldTest(unittest.TestCase):
         self.hold("--share_token")
         self.wait_for_lease()
         self.assertEqual((self.folder / "token").stat().st_mode & 0o777, 0o644)
+
+    def test_the_token_is_written_for_one_other_user(self):
+        self.serve()
+        self.folder.chmod(0o755)
+        holder = self.hold("--reader=%d" % os.geteuid())
+        self.wait_for_lease()
+        info = (self.folder / "token").stat()
+        self.assertEqual((info.st_mode & 0o777, info.st_uid), (0o640, os.geteuid()))
+        self.assertIn("vector_add: ok", self.run_program(self.binary("examples/vector_add")))
+        holder.terminate()
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 0)
+        self.folder.chmod(0o777)
+        holder = self.hold("--reader=%d" % os.geteuid())
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 2)
+        self.assertIn("others may write in", holder.stderr.read())
 
     def test_a_folder_that_is_not_there_is_said(self):
         holder = self.start(self.binary("warpline"), "hold", "--folder=%s/none" % self.folder,

@@ -37,7 +37,7 @@ constexpr VerbInfo kVerbs[] = {
      "tier:tier slice:text wait:maybe_duration gang:text members:number"},
     {"hold", Verb::kHold,
      "folder:text endpoint:text memory:size device:text gpus:number sessions:number slice:text "
-     "share_token"},
+     "wait:duration share_token reader:number"},
     {"keep-lease", Verb::kKeepLease, "endpoint:text"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
@@ -354,6 +354,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   if (auto status = CheckGpus(line); !status.ok()) return status;
   if (line.verb == Verb::kHold && line.Text("folder").empty()) {
     return Wrong("warpline hold: no --folder given", "", "");
+  }
+  if (line.verb == Verb::kHold && line.Has("reader") && line.Has("share_token")) {
+    return Wrong("warpline hold: give --reader or --share_token, not both", "", "");
   }
   if (auto status = CheckGang(line); !status.ok()) return status;
   const bool takes_session = ActsOnSessions(line.verb) && line.rest.size() == 1;

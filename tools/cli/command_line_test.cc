@@ -218,5 +218,15 @@ TEST(CommandLineTest, HoldNeedsAFolderAndTakesWhatALeaseIsAskedForBy) {
   EXPECT_FALSE(ParseCommandLine({"hold", "--folder=/x", "--gpus=0"}).ok());
 }
 
+TEST(CommandLineTest, HoldTakesOneKindOfReadersAndATimeToWait) {
+  const auto line = ParseCommandLine({"hold", "--folder=/x", "--reader=1000", "--wait=30s"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->Number("reader"), 1000u);
+  EXPECT_EQ(line->Duration("wait", absl::InfiniteDuration()), absl::Seconds(30));
+  EXPECT_FALSE(ParseCommandLine({"hold", "--folder=/x", "--reader=alice"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"hold", "--folder=/x", "--wait=soon"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"hold", "--folder=/x", "--reader=1000", "--share_token"}).ok());
+}
+
 }  // namespace
 }  // namespace warpline::cli

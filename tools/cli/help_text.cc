@@ -27,11 +27,13 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    lease lasts until the processes that PROGRAM leaves running have
                                    ended, too
   warpline hold --folder=DIR [--endpoint=E] [--slice=NAME] [--memory=4GiB] [--gpus=N | --device=D]
-                [--sessions=N] [--share_token]
+                [--sessions=N] [--wait=10m] [--share_token | --reader=UID]
                                    wait for a lease and hold it until SIGTERM, for programs that
                                    are started elsewhere with WARPLINE_LEASE_FOLDER=DIR. With
-                                   --share_token programs of all users may read the token there
-                                   (the containers of a pod)
+                                   --wait, exit with 3 if there is no room in that time, and with 4
+                                   if no server answers. With --share_token programs of all users
+                                   may read the token there (the containers of a pod), with
+                                   --reader those of one other user
   warpline ps [--endpoint=E]       list the sessions of a server, or of a scheduler's servers
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]
                                    list them with rates, again and again

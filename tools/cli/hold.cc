@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/lease_folder.h"
 #include "common/serving/server_process.h"
+#include "common/steady_time.h"
 #include "common/version.h"
 #include "proto/tier.h"
 #include "tools/cli/lease.h"
@@ -34,19 +35,42 @@ bool MayBeGrantedLater(const absl::Status& status) {
          status.code() == absl::StatusCode::kDeadlineExceeded;
 }
 
-// Asks again and again, more and more seldom. CANCELLED when a signal came first.
+// Asks again and again, more and more seldom, and for the last time when --wait is over. CANCELLED
+// when a signal came first. When --wait is over, RESOURCE_EXHAUSTED where there was no room, and
+// UNAVAILABLE where no server answered.
 absl::StatusOr<std::unique_ptr<Lease>> Await(const CommandLine& line, const std::string& endpoint,
                                              const EndSignals& signals) {
+  const absl::Duration wait = line.Duration("wait", absl::InfiniteDuration());
+  const absl::Time until = SteadyNow() + wait;
   std::string said;
   for (absl::Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     auto lease = AcquireFor(line, endpoint, HostName());
     if (lease.ok() || !MayBeGrantedLater(lease.status())) return lease;
     std::string why(lease.status().message());
+    const absl::Duration left = until - SteadyNow();
+    if (left <= absl::ZeroDuration()) {
+      why = absl::StrCat("no lease within ", absl::FormatDuration(wait), ": ", why);
+      const bool is_full = lease.status().code() == absl::StatusCode::kResourceExhausted;
+      return is_full ? absl::ResourceExhaustedError(why) : absl::UnavailableError(why);
+    }
     if (why != said) {
       Complain(absl::UnavailableError(absl::StrCat("waiting: ", why)), 0);
       said = std::move(why);
     }
-    if (signals.WaitFor(pause)) return absl::CancelledError("ended while it waited for a lease");
+    if (signals.WaitFor(std::min(pause, left)))
+      return absl::CancelledError("ended while it waited for a lease");
+  }
+}
+
+// The exit code where there is no lease.
+int CodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return 3;
+    case absl::StatusCode::kUnavailable:
+      return 4;
+    default:
+      return 1;
   }
 }
 
@@ -62,7 +86,7 @@ HeldLease WhatProgramsNeed(const Lease& lease) {
 }
 
 // Renews until a signal comes, which is OK, or the lease is over.
-absl::Status RenewUntilSignal(const std::string& folder, TokenReaders readers, Lease* lease,
+absl::Status RenewUntilSignal(const std::string& folder, const TokenReaders& readers, Lease* lease,
                               const EndSignals& signals, std::string* token) {
   const absl::Duration interval =
       absl::Milliseconds(std::max<uint32_t>(lease->granted().renew_ms(), 100));
@@ -99,8 +123,9 @@ absl::Status RenewUntilSignal(const std::string& folder, TokenReaders readers, L
 int Hold(const CommandLine& line, const std::string& endpoint) {
   const EndSignals signals;
   const std::string folder = line.Text("folder");
-  const TokenReaders readers = line.Has("share_token") ? TokenReaders::kAll : TokenReaders::kOwner;
-  if (auto status = CheckOwnFolder(folder); readers == TokenReaders::kOwner && !status.ok()) {
+  TokenReaders readers = {.all = line.Has("share_token")};
+  if (line.Has("reader")) readers.user = static_cast<uid_t>(line.Number("reader"));
+  if (auto status = CheckOwnFolder(folder); !readers.all && !status.ok()) {
     return Complain(absl::InvalidArgumentError(absl::StrCat(
                         status.message(),
                         ": choose a folder of your own (chmod 700), or give --share_token, "
@@ -110,7 +135,7 @@ int Hold(const CommandLine& line, const std::string& endpoint) {
   if (auto status = ClearLeaseFolder(folder); !status.ok()) return Complain(status, 2);
   auto lease = Await(line, endpoint, signals);
   if (lease.status().code() == absl::StatusCode::kCancelled) return 0;
-  if (!lease.ok()) return Complain(lease.status(), 1);
+  if (!lease.ok()) return Complain(lease.status(), CodeOf(lease.status()));
   std::string token = (*lease)->granted().token();
   absl::Status status = WriteLeaseFolder(folder, WhatProgramsNeed(**lease), token, readers);
   int code = 2;

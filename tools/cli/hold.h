@@ -10,8 +10,14 @@
 namespace warpline::cli {
 
 // Waits until there is a lease, keeps what programs need of it in --folder (common/lease_folder.h),
-// and renews it until SIGTERM or SIGINT, when it gives the lease back. Returns the exit code: 0
-// when it was told to end, 1 when the lease was refused or lost, 2 when the folder cannot be used.
+// and renews it until SIGTERM or SIGINT, when it gives the lease back. Returns the exit code.
+//
+//   0  it was told to end
+//   1  the lease was refused or lost
+//   2  the folder cannot be used
+//   3  there was no room within --wait
+//   4  no server answered at the end of --wait
+//
 // Prints on stderr what happened.
 int Hold(const CommandLine& line, const std::string& endpoint);
 

@@ -61,7 +61,7 @@ TEST_F(EnvironmentTest, AHeldLeaseStandsForVariablesThatAreNotSet) {
   EXPECT_EQ(ReadEnvironment().endpoint, "");
   const HeldLease held = {
       .endpoint = "gpu1:9310", .token_file = "", .driver_version = "12080", .tier = "guarded"};
-  ASSERT_EQ(WriteLeaseFolder(folder, held, "token", TokenReaders::kOwner), absl::OkStatus());
+  ASSERT_EQ(WriteLeaseFolder(folder, held, "token", TokenReaders{}), absl::OkStatus());
   Environment environment = ReadEnvironment();
   EXPECT_EQ(environment.endpoint, "gpu1:9310");
   EXPECT_EQ(environment.token_file, folder + "/token");
