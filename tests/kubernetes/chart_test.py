@@ -15,6 +15,10 @@ import manifests
 import manifests_test
 import yaml
 
+sys.path.insert(0, str(manifests.ROOT / "tests"))
+
+import harness  # noqa: E402  (found by the path above)
+
 HELM = pathlib.Path(os.environ.get("WARPLINE_KUBERNETES_BINARIES", "/nonexistent")) / "helm"
 CHART = manifests.SOURCES
 
@@ -119,5 +123,5 @@ class ChartTest(unittest.TestCase):
 if __name__ == "__main__":
     manifests.need_tools()
     if not os.access(HELM, os.X_OK):
-        manifests.skip("WARPLINE_KUBERNETES_BINARIES names no folder with helm")
+        harness.skip("WARPLINE_KUBERNETES_BINARIES names no folder with helm")
     sys.exit(unittest.main())

@@ -21,7 +21,7 @@ def begin():
     manifests.need_tools()
     reason = control_plane.why_not()
     if reason is not None:
-        manifests.skip(reason)
+        harness.skip(reason)
     control_plane.enter_network()
 
 

@@ -34,17 +34,6 @@ def need_tools():
                          "`bazel sync --configure`")
 
 
-def skip(reason):
-    """Ends a test program that cannot run here; ./dev test counts it as skipped."""
-    name = pathlib.Path(sys.argv[0]).stem
-    print("%s is skipped: %s" % (name, reason))
-    if "XML_OUTPUT_FILE" in os.environ:
-        pathlib.Path(os.environ["XML_OUTPUT_FILE"]).write_text(
-            '<testsuites><testsuite name="%s"><testcase name="%s"><skipped/></testcase></testsuite></testsuites>\n'
-            % (name, name), encoding="ascii")
-    sys.exit(0)
-
-
 @functools.lru_cache(maxsize=None)
 def copied_chart():
     """The chart's files without links, as helm wants them."""
