@@ -1,128 +1,19 @@
 #!/usr/bin/python3
 """A pool with the CPU device whose pods a real API server has: servers and tenants are enrolled with the
 rights of deploy/kubernetes/components/operator-roles, and injected pods of two tenants compute there."""
-import json
 import pathlib
+import re
 import subprocess
-import sys
 import unittest
 
 import cluster_case
 import control_plane
 import harness
 import manifests
+import pool_case
 
-OPERATOR = "operator"
 VECTOR_ADD = ["/usr/lib/warpline/bin/examples/vector_add"]
 WAIT = ["/usr/bin/sleep", "3600"]
-
-
-class PoolCase(cluster_case.ClusterCase):
-    components = ()
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.installation = harness.installation_with({"bin/examples/vector_add": "examples/vector_add"})
-        cls.addClassCleanup(cls.installation.close)
-        cls.installation.root.chmod(0o755)
-        cls.node = cls.add_node("node-a", {
-            # The longer one is looked for first.
-            "/usr/lib/warpline-injector": manifests.SOURCES / "injector",
-            "/usr/lib/warpline": cls.installation.root})
-        cls.cluster.authority.issue(OPERATOR, OPERATOR)
-        cls.provide_volumes()
-        components = [one for one in cls.components if one != "injector"]
-        components.append("admission-policy" if cls.has("MutatingAdmissionPolicy") else "webhook")
-        objects = manifests.render_components(components)
-        cls.cluster.kubectl("apply", "--validate=strict", "--filename=-", given=json.dumps(
-            {"apiVersion": "v1", "kind": "List", "items": objects}))
-        cls.bind("ClusterRoleBinding", "ClusterRole", "warpline-enroll")
-        cls.bind("RoleBinding", "Role", "warpline-enroll", "warpline")
-
-    @classmethod
-    def bind(cls, kind, role_kind, role, namespace=None):
-        """Gives the operator a role."""
-        made = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": role},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
-                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": OPERATOR}]}
-        where = "namespaces/%s/" % namespace if namespace else ""
-        cls.cluster.api.post("/apis/rbac.authorization.k8s.io/v1/%s%ss" % (where, kind.lower()), made)
-
-    def environment(self):
-        return {"KUBECTL": str(manifests.TOOLS / "bin/kubectl"), "KUBECTL_NODES": str(self.folder),
-                "KUBECTL_USER": self.cluster.kubeconfig(OPERATOR), "PATH": "/usr/bin:/bin",
-                "HOME": str(self.folder)}
-
-    def enroll(self, *arguments):
-        done = subprocess.run(
-            [sys.executable, str(manifests.SOURCES / "enroll.py"), *arguments,
-             "--kubectl=%s" % (manifests.ROOT / "tests/kubernetes/kubectl_here.py")],
-            capture_output=True, text=True, check=False, env=self.environment())
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
-
-    def warpline(self, *arguments):
-        """What an operator is told in the scheduler's pod."""
-        done = subprocess.run(
-            [str(manifests.ROOT / "tests/kubernetes/kubectl_here.py"), "--namespace=warpline", "exec",
-             "warpline-scheduler-0", "--container=scheduler", "--", "/usr/lib/warpline/bin/warpline", *arguments],
-            capture_output=True, text=True, check=False, env=self.environment())
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
-
-    def leases(self):
-        """Names of the tenants that have one, sorted."""
-        found = json.loads(self.warpline("lease", "list", "--json"))["leases"]
-        return sorted(lease["tenant"] for lease in found if lease["state"] == "active")
-
-    def make_namespace(self, name):
-        self.cluster.api.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace",
-                                                     "metadata": {"name": name}})
-        self.bind("RoleBinding", "ClusterRole", "warpline-enroll-tenant", name)
-        path = "/api/v1/namespaces/%s/serviceaccounts/default" % name
-        harness.wait_until(lambda: self.cluster.api.get_or_none(path), "the ServiceAccount is there")
-
-    def await_scheduler(self):
-        self.await_workloads(["StatefulSet"])
-
-    def await_server(self):
-        self.await_workloads(["DaemonSet"])
-        harness.wait_until(lambda: "node-a" in self.warpline("servers", "list"), "the server has joined")
-
-    def start_pod(self, namespace, name, command, **annotations):
-        self.cluster.api.post("/api/v1/namespaces/%s/pods" % namespace, {
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "labels": {"warpline.dev/inject": "true"},
-                         "annotations": {"warpline.dev/" + key: value for key, value in annotations.items()}},
-            "spec": {"restartPolicy": "Never",
-                     "containers": [{"name": "main", "image": "app:1", "command": command}]}})
-
-    def pod(self, namespace, name):
-        return self.cluster.api.get_or_none("/api/v1/namespaces/%s/pods/%s" % (namespace, name))
-
-    def log(self, namespace, name, container):
-        found = self.node.pod(namespace, name)
-        return found.log(container) if found else ""
-
-    def logs(self, namespace, name):
-        return "%s\n%s\n%s" % (self.pod(namespace, name), *[
-            "%s: %s" % (container, self.log(namespace, name, container)[-2000:]) for container in ("warpline-hold", "main")])
-
-    def await_phase(self, namespace, name, *phases):
-        harness.wait_until(lambda: self.pod(namespace, name)["status"].get("phase") in phases,
-                           lambda: "the pod is %s: %s" % ("or".join(phases), self.logs(namespace, name)))
-
-    def delete_pod(self, namespace, name):
-        self.kubectl("--namespace=" + namespace, "delete", "pod", name, "--wait=false")
-        harness.wait_until(lambda: self.pod(namespace, name) is None, "the pod is gone")
-
-    def compute(self, namespace, name="train", **annotations):
-        """Runs a pod to its end."""
-        self.start_pod(namespace, name, VECTOR_ADD, **annotations)
-        self.await_phase(namespace, name, "Succeeded", "Failed")
-        self.assertIn("vector_add: ok", self.log(namespace, name, "main"), self.logs(namespace, name))
-        self.delete_pod(namespace, name)
 
 
 def allowed(role):
@@ -132,19 +23,28 @@ def allowed(role):
             for verb in rule["verbs"]}
 
 
-class SecretsTest(PoolCase):
+class SecretsTest(pool_case.PoolCase):
     """Tenants whose credentials are Secrets."""
 
+    programs = {"bin/examples/" + name: "examples/" + name for name in ("vector_add", "training")}
     components = ("cert-manager", "dev", "operator-roles", "injection", "injector")
 
     def test_two_tenants_compute_and_the_pool_changes_meanwhile(self):
         self.await_scheduler()
         self.enroll_all()
         self.tenants_share_the_pool()
+        self.the_example_trains()
         self.a_server_comes_back_as_it_was()
         self.a_scheduler_comes_back_as_it_was()
         self.certificates_are_renewed()
         self.rights_are_those_that_are_used()
+
+    def compute(self, namespace, name="train", **annotations):
+        """Runs a pod to its end."""
+        self.start_pod(namespace, name, VECTOR_ADD, **annotations)
+        self.await_phase(namespace, name, "Succeeded", "Failed")
+        self.assertIn("vector_add: ok", self.log(namespace, name, "main"), self.logs(namespace, name))
+        self.delete_pod(namespace, name)
 
     def enroll_all(self):
         self.enroll("servers")
@@ -189,6 +89,20 @@ class SecretsTest(PoolCase):
         for team, name in (("team-a", "first"), ("team-b", "second")):
             self.delete_pod(team, name)
         harness.wait_until(lambda: self.leases() == [], "leases are given back")
+
+    def the_example_trains(self):
+        """The pod of deploy/kubernetes/examples, as it is, in the namespace of a tenant."""
+        self.kubectl("--namespace=team-a", "apply", "--validate=strict",
+                     "--filename=%s" % (manifests.SOURCES / "examples/train.yaml"))
+        self.await_phase("team-a", "train", "Succeeded", "Failed")
+        said = self.log("team-a", "train", "main")
+        losses = [float(loss) for loss in re.findall(r"^training: step \d+ loss ([0-9.]+)$", said, re.MULTILINE)]
+        self.assertEqual(len(losses), 9, said)
+        # Gradient descent with a small rate goes down at each of these.
+        self.assertEqual(losses, sorted(losses, reverse=True))
+        self.assertLess(losses[-1], losses[0] / 20)
+        self.assertRegex(said, r"training: ok \(loss .* in 400 steps, device: .*CPU.*\)")
+        self.delete_pod("team-a", "train")
 
     def a_server_comes_back_as_it_was(self):
         (before,) = self.pods("app.kubernetes.io/name=warpline-server").values()
@@ -235,7 +149,7 @@ class SecretsTest(PoolCase):
         roles = [self.cluster.api.get(rbac + path) for path in (
             "clusterroles/warpline-enroll", "clusterroles/warpline-enroll-tenant",
             "namespaces/warpline/roles/warpline-enroll")]
-        used = {pair for pair in self.cluster.audited(OPERATOR) if not pair[1].startswith("authorization.k8s.io")}
+        used = {pair for pair in self.cluster.audited(pool_case.OPERATOR) if not pair[1].startswith("authorization.k8s.io")}
         # The server asks for the right to create beside the request that it audits.
         self.assertEqual(used | {("create", "pods/exec")}, set().union(*[allowed(role) for role in roles]))
         self.to_get_is_not_enough_to_execute()

@@ -64,6 +64,7 @@ class CertManager(threading.Thread):
     def __init__(self, cluster):
         super().__init__(daemon=True, name="cert-manager")
         self.authority = control_plane.Authority(cluster.folder / "certificates")
+        self._cluster_authority = cluster.authority
         self.api = control_plane.Api(cluster.authority, "admin")
         self.faults = []
         self._closing = threading.Event()
@@ -105,8 +106,11 @@ class CertManager(threading.Thread):
 
     def renew(self, namespace, name):
         """Has a certificate signed again."""
-        self.api.patch("%s/namespaces/%s/certificates/%s/status" % (_CERT_MANAGER, namespace, name),
-                       {"status": {"conditions": []}})
+        # The thread's own connection is for it alone.
+        api = control_plane.Api(self._cluster_authority, "admin")
+        api.patch("%s/namespaces/%s/certificates/%s/status" % (_CERT_MANAGER, namespace, name),
+                  {"status": {"conditions": []}})
+        api.close()
 
     def _fill_webhooks(self):
         bundle = base64.b64encode(pathlib.Path(self.authority.path("ca.crt")).read_bytes()).decode()
