@@ -40,7 +40,10 @@ HOST_CPP = "libstdc++.so.6"  # For programs that are copied as they are.
 # RHEL 9's glibc and libgcc_s. Programs that are copied as they are take the host's libstdc++ too;
 # the two-thread example wants that of GCC 12, which Ubuntu 22.04 has.
 NEWEST = {"GLIBC": (2, 34), "GCC": (7, 0, 0), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
-PROGRAMS = ("warpline_bench", "warpline_startup", "long_program")
+PROGRAMS = ("warpline_bench", "warpline_startup", "long_program", "model_worker")
+# The example of a model server, for its image.
+MODEL_SERVER = {"bin/model_server": "examples/model_server/model_server",
+                "bin/model_client": "examples/model_server/model_client"}
 MARKER = "BUNDLE.txt"
 # Libraries that applications load in place of NVIDIA's, and one that NVIDIA's load in a worker.
 SHIMS = ("lib/libcuda.so.1", "lib/libnvidia-ml.so.1", "lib/guarded/libcublas.so.13",
@@ -117,7 +120,7 @@ def add_libraries(out, bazel_bin):
         run("strip", "--strip-unneeded", copied)
     (out / "lib/libcuda.so").symlink_to("libcuda.so.1")  # For linking with -lcuda.
     users = {to: bazel_bin / local_server.CLIENT_LIBRARIES[to] for to in GUESTS}
-    users.update({to: bazel_bin / path for to, path in local_server.BINARIES.items()})
+    users.update({to: bazel_bin / path for to, path in {**local_server.BINARIES, **MODEL_SERVER}.items()})
     closure = library_closure(users.values())
     for to, source in users.items():
         rpath = "$ORIGIN/warpline" if to in GUESTS else "$ORIGIN/../lib/warpline"
@@ -146,6 +149,7 @@ def add_programs(out, bazel_bin):
     shutil.copyfile(listing, out / "bin/examples/programs.txt")
     copy(ROOT / "client_stub/warpline.h", out / "include/warpline.h")
     copy(ROOT / "client_stub/warpline.py", out / "python/warpline.py")
+    copy(bazel_bin / "examples/model_server/model_worker", out / "bin/model_worker")
     chaos = bazel_bin / "tests/chaos/long_program"
     if chaos.is_file():
         copy(chaos, out / "bin/long_program")

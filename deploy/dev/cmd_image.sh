@@ -3,13 +3,13 @@ help_text() {
 Usage: ./dev image [--bundle DIR] [--out DIR] [--try] | --relock
 
 Makes container images as OCI layouts, a folder and a tar archive each (default dist/images): warpline
-(server and scheduler), warpline-client (what pods get) and warpline-injector (the webhook), of a bundle
-and of Debian's packages at the versions of deploy/image/packages.lock. Needs no daemon and no root; the
-same commit makes the same bytes. `skopeo copy oci-archive:FILE docker://REGISTRY/NAME:TAG` pushes one,
+(server and scheduler), warpline-client (what pods get), warpline-injector (the webhook) and
+warpline-model-server (an example), of a bundle and of Debian's packages at the versions of
+deploy/image/packages.lock. Needs no daemon and no root; the same commit makes the same bytes. `skopeo copy oci-archive:FILE docker://REGISTRY/NAME:TAG` pushes one,
 `ctr images import FILE` and `podman load -i FILE` take one as it is.
   --bundle DIR  of ./dev bundle; otherwise one is made first, in dist/warpline
   --try         also runs them, as root, in namespaces without a network: a pool with the CPU device, a
-                program that has the client from an init container, and the webhook
+                program that has the client from an init container, the model server, and the webhook
   --relock      only writes packages.lock anew, with the versions that Debian has now
 TEXT
 }

@@ -125,7 +125,7 @@ def tls_folder(work, name, certs, who):
 def inside(args, work):
     loopback_up()
     images = {}
-    for name in ("warpline", "warpline-client", "warpline-injector"):
+    for name in ("warpline", "warpline-client", "warpline-injector", "warpline-model-server"):
         images[name] = work / "images" / name
         images[name].mkdir(parents=True)
         oci.unpack(pathlib.Path(args.images) / name, images[name])
@@ -195,6 +195,20 @@ def inside(args, work):
     holder.terminate()
     if holder.wait(20) != 0:
         raise SystemExit("the holder: " + hold.said())
+
+    models = Container(work, "models", images["warpline-model-server"], {
+        server_tls: "/etc/warpline/tls",
+        folder(work, "model-tenants", 0o755, team__key="0123456789abcdef", team__credential=tenant): "/etc/warpline/tenants"})
+    serving = models.start(WARPLINE + "model_server", "--listen=127.0.0.1:14200", "--tenants=/etc/warpline/tenants",
+                           "--warpline=" + WARPLINE + "warpline", **{**TLS, "WARPLINE_ENDPOINT": SCHEDULER})
+    wait_until(lambda: listens(14200), "the model server serves", serving, models)
+    said = models.run(WARPLINE + "model_client", "--key_file=/etc/warpline/tenants/team.key", "--tokens=8", "The lease is")
+    if said != models.run(WARPLINE + "model_worker", "--reference=The lease is", "--tokens=8"):
+        raise SystemExit("the model server answered %r: %s" % (said, models.said()))
+    print("the model server goes on with a text")
+    serving.terminate()
+    if serving.wait(20) != 0:
+        raise SystemExit("the model server: " + models.said())
 
     settings = folder(work, "settings", 0o755, image="registry.example.org/warpline-client:1",
                       endpoint=SCHEDULER, tls_server_name="warpline.warpline.svc")

@@ -5,6 +5,7 @@
 // It uses gRPC and no CUDA; the sessions are those of its workers (tenant_worker.h). The
 // environment says where leases come from (WARPLINE_ENDPOINT, WARPLINE_TLS_*). Ends with SIGTERM.
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <signal.h>
 #include <unistd.h>
@@ -34,6 +35,8 @@
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:14200", "address for clients; port 0 chooses one");
 ABSL_FLAG(std::string, port_file, "", "file that gets the port once it serves");
+ABSL_FLAG(std::string, health_listen, "",
+          "address for gRPC health checks in plain text (services liveness and readiness)");
 ABSL_FLAG(std::string, tenants, "", "folder with a NAME.key and a NAME.credential for each tenant");
 ABSL_FLAG(std::string, warpline, "warpline", "the program `warpline`");
 ABSL_FLAG(std::string, worker, "", "the program of worker.cu; beside this one unless given");
@@ -163,6 +166,26 @@ bool IsLoopback(const std::string& address) {
          absl::StartsWith(address, "localhost:");
 }
 
+// Answers health checks and nothing else. Null when it cannot listen there.
+std::unique_ptr<grpc::Server> ServeHealth(const std::string& address) {
+  grpc::EnableDefaultHealthCheckService(true);
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.SetMaxReceiveMessageSize(kMostRequestBytes);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // gRPC wants one service besides. This one refuses every call as unimplemented.
+  static wire::LanguageModel::Service nothing;
+  builder.RegisterService(&nothing);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  grpc::EnableDefaultHealthCheckService(false);
+  if (server == nullptr || port == 0) return nullptr;
+  for (const char* service : {"liveness", "readiness"}) {
+    server->GetHealthCheckService()->SetServingStatus(service, true);
+  }
+  return server;
+}
+
 int Serve() {
   auto tenants = ReadTenants(absl::GetFlag(FLAGS_tenants));
   if (!tenants.ok()) return Complain("--tenants: " + std::string(tenants.status().message()));
@@ -213,10 +236,16 @@ int Serve() {
     std::ofstream(file + ".part") << port << "\n";
     std::filesystem::rename(file + ".part", file);
   }
+  std::unique_ptr<grpc::Server> health;
+  if (const std::string at = absl::GetFlag(FLAGS_health_listen); !at.empty()) {
+    health = ServeHealth(at);
+    if (health == nullptr) return Complain("cannot listen at --health_listen=" + at);
+  }
   int signal_number;
   sigwait(&ending, &signal_number);
   // Cancels the calls that are there.
   server->Shutdown(std::chrono::system_clock::now());
+  if (health != nullptr) health->Shutdown(std::chrono::system_clock::now());
   return 0;
 }
 
