@@ -164,7 +164,16 @@ class SlurmTest(unittest.TestCase):
     def holder(self, job):
         return int((self.state / job / "holder").read_text().split()[0])
 
+    def leave_it_to_the_epilog(self):
+        """Has the health check do nothing during this test: it would give leases back as well."""
+        self.addCleanup(self.install_scripts)
+        script = self.folder / "etc/health_check.sh"
+        script.unlink()
+        script.write_text("#!/bin/sh\n")
+        script.chmod(0o755)
+
     def test_two_jobs_are_two_leases_and_the_epilog_gives_them_back(self):
+        self.leave_it_to_the_epilog()
         jobs = [self.slurm.submit(self.compute() + self.compute() + self.wait(), "--comment=warpline:memory=2GiB",
                                   user=user) for user in (ALICE, BOB)]
         self.await_there(*jobs)
@@ -204,6 +213,7 @@ class SlurmTest(unittest.TestCase):
         self.assertNotIn("WARPLINE", self.slurm.output(job))
 
     def test_a_cancelled_job_leaves_nothing(self):
+        self.leave_it_to_the_epilog()
         job = self.start_waiting(before=self.compute())
         program = self.slurm.submit(self.wait(), "--comment=warpline", user=BOB)
         self.await_there(program)
@@ -212,6 +222,7 @@ class SlurmTest(unittest.TestCase):
         self.nothing_is_left()
 
     def test_a_job_that_is_cancelled_while_it_waits_for_its_lease_leaves_nothing(self):
+        self.leave_it_to_the_epilog()
         first = self.start_waiting("--comment=warpline:memory=8GiB")
         job = self.slurm.submit(self.compute(), "--comment=warpline:memory=8GiB", user=ALICE)
         harness.wait_until(lambda: (self.state / job / "log").exists()
@@ -321,6 +332,7 @@ class SlurmTest(unittest.TestCase):
         self.slurm.await_state(job, "NODE_FAIL")
 
     def test_a_node_that_slurm_has_lost_gives_the_lease_back_when_it_is_there_again(self):
+        self.leave_it_to_the_epilog()
         job = self.start_waiting("--no-requeue")
         holder = self.holder(job)
         self.slurm.kill_node()
