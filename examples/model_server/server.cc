@@ -198,8 +198,9 @@ int Serve() {
   const std::string address = absl::GetFlag(FLAGS_listen);
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (absl::GetFlag(FLAGS_tls_cert).empty()) {
-    if (!IsLoopback(address))
+    if (!IsLoopback(address)) {
       return Complain("--listen=" + address + " needs --tls_cert and --tls_key");
+    }
     credentials = grpc::InsecureServerCredentials();
   } else {
     grpc::SslServerCredentialsOptions tls;

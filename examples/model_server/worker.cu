@@ -218,8 +218,9 @@ int Serve() {
     if (command == "start") {
       text.Begin();
       for (int token; words >> token;) {
-        if (token < 0 || token >= kVocabulary || text.position() == kContext)
+        if (token < 0 || token >= kVocabulary || text.position() == kContext) {
           examples::Fail("bad prompt");
+        }
         next = Best(text.Read(token));
       }
       Say("ok");

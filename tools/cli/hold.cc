@@ -57,8 +57,9 @@ absl::StatusOr<std::unique_ptr<Lease>> Await(const CommandLine& line, const std:
       Complain(absl::UnavailableError(absl::StrCat("waiting: ", why)), 0);
       said = std::move(why);
     }
-    if (signals.WaitFor(std::min(pause, left)))
+    if (signals.WaitFor(std::min(pause, left))) {
       return absl::CancelledError("ended while it waited for a lease");
+    }
   }
 }
 
