@@ -357,6 +357,10 @@ absl::StatusOr<std::string> LeaseBook::LeaseOf(const std::string& token,
   if (!opened->moved_from.empty()) return absl::UnauthenticatedError("a ticket is no token");
   if (auto status = CheckHolder(*opened, holder); !status.ok()) return status;
   *here = opened->server == options_.server_name;
+  // Another server judges its own tokens.
+  if (*here) {
+    if (auto status = CheckToken(*opened, options_.server_name, Now()); !status.ok()) return status;
+  }
   return opened->lease;
 }
 

@@ -37,6 +37,7 @@ class LeaseBookTest : public testing::Test {
     LeaseToken token;
     token.epoch = epoch_;
     token.lease = lease;
+    token.moved_from = moved_from_;
     token.tenant = "a";
     token.server = server;
     token.slice.memory_bytes = 4 * kGiB;
@@ -58,6 +59,7 @@ class LeaseBookTest : public testing::Test {
   absl::Time ends_ = absl::InfiniteFuture();
   uint64_t epoch_ = 0;
   uint64_t staging_bytes_ = 0;
+  std::string moved_from_;  // Makes it a ticket.
   const SigningKey key_ = SigningKey::Generate().value();
 };
 
@@ -94,6 +96,69 @@ TEST_F(LeaseBookTest, ATokenThatALaterTermReplacedOpensNothing) {
   EXPECT_TRUE(book->Join(Token("1")).ok());
   EXPECT_EQ(Code(book->Join(old)), absl::StatusCode::kUnauthenticated);
   EXPECT_TRUE(book->Join(others).ok());
+}
+
+TEST_F(LeaseBookTest, OnlyATicketForThisServerMovesALease) {
+  auto book = Scheduled();
+  EXPECT_TRUE(absl::IsUnauthenticated(book->OpenTicket(Token("1")).status()));
+  EXPECT_TRUE(absl::IsUnauthenticated(book->OpenTicket("garbage.garbage").status()));
+  moved_from_ = "former";
+  const std::string ticket = Token("1");
+  ASSERT_TRUE(book->OpenTicket(ticket).ok());
+  EXPECT_EQ(book->OpenTicket(ticket)->moved_from, "former");
+  EXPECT_TRUE(absl::IsUnauthenticated(book->OpenTicket(Token("1", "other")).status()));
+  EXPECT_TRUE(absl::IsUnauthenticated(Book(false)->OpenTicket(ticket).status()));
+  EXPECT_TRUE(absl::IsUnavailable(Book(true)->OpenTicket(ticket).status()));
+  // It opens no session, by whatever way.
+  EXPECT_EQ(Code(book->Join(ticket)), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(Code(book->Rejoin(ticket, {}, "peer")), absl::StatusCode::kUnauthenticated);
+  EXPECT_TRUE(absl::IsUnauthenticated(book->Show(ticket).status()));
+  bool here = false;
+  EXPECT_TRUE(absl::IsUnauthenticated(book->LeaseOf(ticket, {}, &here).status()));
+  now_ += absl::Minutes(2);
+  EXPECT_TRUE(absl::IsUnauthenticated(book->OpenTicket(ticket).status()));
+}
+
+TEST_F(LeaseBookTest, ALeaseThatArrivesIsNotReportedBeforeItIsHere) {
+  auto book = Scheduled();
+  // It was here before.
+  book->MarkEnded("1", {"it is another server's", EndCause::kNamesNobody});
+  EXPECT_EQ(Code(book->Join(Token("1"))), absl::StatusCode::kPermissionDenied);
+  moved_from_ = "former";
+  const LeaseToken ticket = *book->OpenTicket(Token("1"));
+  auto first = book->JoinMoved(ticket, {}, "peer");
+  const auto second = book->JoinMoved(ticket, {}, "peer");
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->entitlement().lease, "1");
+  EXPECT_EQ(Code(book->JoinMoved(ticket, {}, "peer")), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(book->Sessions().empty());
+  book->Arrive("1");
+  EXPECT_EQ(book->Sessions()["1"], 2u);
+}
+
+TEST_F(LeaseBookTest, ATicketOfACertificateTakesItsSessionsAlone) {
+  auto book = Scheduled();
+  moved_from_ = "former";
+  LeaseToken ticket = *book->OpenTicket(Token("1"));
+  ticket.holder = {.certificate = "aa", .names = "cn=alice"};
+  EXPECT_EQ(Code(book->JoinMoved(ticket, {.certificate = "bb", .names = "cn=bob"}, "peer")),
+            absl::StatusCode::kUnauthenticated);
+  EXPECT_TRUE(book->JoinMoved(ticket, ticket.holder, "peer").ok());
+}
+
+TEST_F(LeaseBookTest, ALeaseIsKnownByATokenForAnyServer) {
+  auto book = Scheduled();
+  bool here = false;
+  EXPECT_EQ(*book->LeaseOf(Token("1"), {}, &here), "1");
+  EXPECT_TRUE(here);
+  const std::string others = Token("2", "other");
+  EXPECT_EQ(*book->LeaseOf(others, {}, &here), "2");
+  EXPECT_FALSE(here);
+  EXPECT_FALSE(book->LeaseOf("garbage.garbage", {}, &here).ok());
+  // Nobody gets a newer token for one that has expired.
+  const std::string old = Token("1");
+  now_ += absl::Minutes(2);
+  EXPECT_TRUE(absl::IsUnauthenticated(book->LeaseOf(old, {}, &here).status()));
 }
 
 TEST_F(LeaseBookTest, BeforeTheSchedulersFirstWordNobodyIsTurnedAwayForGood) {
