@@ -21,6 +21,8 @@ constexpr absl::Duration kLastBackoff = absl::Seconds(1);
 constexpr absl::Duration kFirstDial = absl::Seconds(1);
 constexpr absl::Duration kLastDial = absl::Seconds(4);
 constexpr absl::Duration kAnswerDeadline = absl::Seconds(5);
+// So often a server that names another one is followed at once.
+constexpr int kMostRedirects = 3;
 
 // Whether another attempt would end with the same status.
 bool IsFinal(const absl::Status& status) {
@@ -100,6 +102,16 @@ void Connection::SetUp(bool resumable) {
 bool Connection::TakeResumeDue(uint64_t* attempt) {
   *attempt = attempt_;
   return std::exchange(resume_due_, false);
+}
+
+void Connection::SetRedirected() {
+  MutexLock lock(&mu_);
+  redirected_ = true;
+}
+
+bool Connection::TakeRedirected() {
+  MutexLock lock(&mu_);
+  return std::exchange(redirected_, false);
 }
 
 void Connection::SetResumed() {
@@ -265,6 +277,7 @@ void Connection::Redial(bool moving) {
   absl::Duration backoff = kFirstBackoff;
   absl::Duration dial = kFirstDial;
   size_t choice = 0;
+  int redirects = 0;
   while (true) {
     const bool own = choice + 1 == endpoints_.size();
     const bool used_up = endpoints_[choice].once;
@@ -282,6 +295,10 @@ void Connection::Redial(bool moving) {
       return;
     }
     if ((own && IsFinal(status)) || now >= give_up) return GiveUp(status);
+    if (TakeRedirected() && ++redirects <= kMostRedirects) {
+      choice = endpoints_.size() - 1;
+      continue;
+    }
     if (used_up) {
       if (absl::IsCancelled(status)) continue;
       if (const LogPermit permit = log_->Ask(kNoRelayLine)) {

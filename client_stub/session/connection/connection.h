@@ -70,6 +70,8 @@ class Connection {
   bool awaits_resumed() const RUNS_ON(channel_loop) { return resumed_awaited_; }
   // Returns true once for each new connection: the next frame is kResume, with this number.
   bool TakeResumeDue(uint64_t* attempt) RUNS_ON(channel_loop);
+  // Notes that the server has named another one in place of kResumed.
+  void SetRedirected() RUNS_ON(channel_loop);
   // Notes that kResumed has come.
   void SetResumed() RUNS_ON(channel_loop);
   // Whether the connection is, or was, given up for another.
@@ -94,6 +96,8 @@ class Connection {
 
  private:
   bool MayResume(const absl::Status& status, bool sound) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true once after SetRedirected().
+  bool TakeRedirected();
   // Whether there is another connection to move to, now or later.
   bool MovePending() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the redialer has another channel to get.
@@ -142,6 +146,7 @@ class Connection {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status down_status_ ABSL_GUARDED_BY(mu_);  // Why there is no connection.
   uint64_t losses_ ABSL_GUARDED_BY(mu_) = 0;       // Connections that were lost.
+  bool redirected_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<DialTarget> move_to_ ABSL_GUARDED_BY(mu_);
   absl::Time move_at_ ABSL_GUARDED_BY(mu_);
   bool goodbye_ ABSL_GUARDED_BY(mu_) = false;   // No resumption is needed any more.

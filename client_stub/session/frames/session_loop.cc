@@ -181,6 +181,7 @@ bool SessionLoop::HandleRedirect(std::string_view payload, std::string* problem)
     permit.Warning("the session has moved to the server at ", *endpoint);
   }
   parts_.server->Set(*endpoint);
+  connection_->SetRedirected();
   // Memory that the former server shared is not this one's.
   parts_.memory->host_memory().Lose();
   return true;

@@ -270,6 +270,49 @@ TEST_F(SessionResumeTest, MovesToAnotherAddressAndBackWhenThatFails) {
   Work(3);
 }
 
+TEST_F(SessionResumeTest, FollowsItsLeaseToAnotherServer) {
+  warpline_internal::Redirect redirect;
+  redirect.set_endpoint("gpu2:14000");
+  server_.redirect = redirect.SerializeAsString();
+  std::atomic<int> elsewhere{0};
+  auto session =
+      OpenSession({.endpoint = "gpu1:14000"},
+                  [&, dial = server_.MakeDialer()](
+                      const DialTarget& target, ChannelHandler* handler, absl::Duration deadline) {
+                    if (target.endpoint == "gpu2:14000") ++elsewhere;
+                    return dial(target, handler, deadline);
+                  });
+  ASSERT_TRUE(session.ok());
+  session_ = *std::move(session);
+  server_.redirect_resumes.store(1);
+  server_.CutAfter(2);
+  while (server_.resumes() < 1) Work(1);
+  EXPECT_EQ(elsewhere.load(), 1);
+  // It stays there.
+  server_.redirect_resumes.store(0);
+  server_.CutAfter(2);
+  while (server_.resumes() < 2) Work(2);
+  EXPECT_EQ(elsewhere.load(), 2);
+}
+
+TEST_F(SessionResumeTest, ServersThatSendItToEachOtherAreTriedUntilItIsTimeToGiveUp) {
+  warpline_internal::Redirect redirect;
+  redirect.set_endpoint("gpu2:14000");
+  server_.redirect = redirect.SerializeAsString();
+  Open();
+  server_.redirect_resumes.store(50);
+  server_.CutAfter(0);
+  while (server_.resumes() < 1) Work(1);
+}
+
+TEST_F(SessionResumeTest, AMalformedRedirectEndsIt) {
+  server_.redirect = "\xff";
+  Open();
+  server_.redirect_resumes.store(1);
+  server_.CutAfter(0);
+  EXPECT_EQ(Sync(), CudaResult::kLaunchFailed);
+}
+
 TEST_F(SessionResumeTest, ARelayThatDoesNotAnswerCostsNoConnection) {
   SetLogLevel(LogLevel::kInfo);
   const LogCapture log;

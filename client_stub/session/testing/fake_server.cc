@@ -126,6 +126,10 @@ void FakeServer::OnResume(const Frame& frame) {
   resume.ParseFromString(frame.payload);
   MutexLock lock(&mu_);
   if (refuse_resumes.fetch_sub(1) > 0) return link_->ServerClose(absl::UnavailableError("not yet"));
+  if (redirect_resumes.fetch_sub(1) > 0) {
+    link_->ToClient({kRedirect, redirect});
+    return link_->ServerClose(absl::OkStatus());
+  }
   if (!resumable || resume.session() != 7 || resume.secret() != "secret" ||
       resume.attempt() <= last_attempt_ || resume.received() > counted_.size()) {
     return link_->ServerClose(absl::PermissionDeniedError("the session cannot be resumed"));

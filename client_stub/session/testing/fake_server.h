@@ -60,6 +60,9 @@ class FakeServer {
   void CutAfter(int frames) { cut_after_.store(frames); }
   // This many resumptions are refused with UNAVAILABLE.
   std::atomic<int> refuse_resumes{0};
+  // This many are answered with kRedirect and these bytes.
+  std::atomic<int> redirect_resumes{0};
+  std::string redirect;
   int resumes() const { return resumes_.load(); }
 
   std::vector<Command> commands() const;

@@ -91,7 +91,7 @@ TEST_F(SessionTest, FeaturesThatTheClientDoesNotNameAreNotUsed) {
     ASSERT_TRUE(welcome.has_value());
     // This server keeps no modules.
     EXPECT_EQ(welcome->features(), features & (kFeatureCompressedImages | kFeatureRefusals |
-                                               kFeatureBulk | kFeatureOutlives));
+                                               kFeatureBulk | kFeatureOutlives | kFeatureMoves));
   }
 }
 
