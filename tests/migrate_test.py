@@ -212,8 +212,10 @@ class MigrateTest(PagingCase):
             here = self.where()
             lease = self.lease_on(self.servers[here])
             moves = self.begin_move(lease, here, self.other(here))
+            ups = self.scheduler.log().count("up server=")
             self.scheduler.kill()
             self.scheduler.start()
+            harness.wait_until(lambda: self.scheduler.log().count("up server=") >= ups + 2, self.logs)
             moves.communicate(timeout=harness.GIVE_UP_S)
             self.await_outcome(lease, here)
             harness.wait_until(lambda: sum(len(self.sessions(server)) for server in

@@ -26,6 +26,13 @@ def make(folder):
     return out
 
 
+def programs():
+    """The names of those that a bundle has as Bazel built them."""
+    sys.path.insert(0, str(RUNFILES / "deploy/bundle"))
+    import bundle  # pylint: disable=import-outside-toplevel
+    return bundle.PROGRAMS
+
+
 def elf_files(bundle):
     """Every dynamic ELF file of it."""
     sys.path.insert(0, str(RUNFILES / "deploy/bundle"))

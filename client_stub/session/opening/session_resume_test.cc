@@ -275,13 +275,14 @@ TEST_F(SessionResumeTest, FollowsItsLeaseToAnotherServer) {
   redirect.set_endpoint("gpu2:14000");
   server_.redirect = redirect.SerializeAsString();
   std::atomic<int> elsewhere{0};
-  auto session =
-      OpenSession({.endpoint = "gpu1:14000"},
-                  [&, dial = server_.MakeDialer()](
-                      const DialTarget& target, ChannelHandler* handler, absl::Duration deadline) {
-                    if (target.endpoint == "gpu2:14000") ++elsewhere;
-                    return dial(target, handler, deadline);
-                  });
+  SessionOptions options;
+  options.endpoint = "gpu1:14000";
+  auto session = OpenSession(
+      options, [&, dial = server_.MakeDialer()](const DialTarget& target, ChannelHandler* handler,
+                                                absl::Duration deadline) {
+        if (target.endpoint == "gpu2:14000") ++elsewhere;
+        return dial(target, handler, deadline);
+      });
   ASSERT_TRUE(session.ok());
   session_ = *std::move(session);
   server_.redirect_resumes.store(1);
@@ -300,7 +301,7 @@ TEST_F(SessionResumeTest, ServersThatSendItToEachOtherAreTriedUntilItIsTimeToGiv
   redirect.set_endpoint("gpu2:14000");
   server_.redirect = redirect.SerializeAsString();
   Open();
-  server_.redirect_resumes.store(50);
+  server_.redirect_resumes.store(6);
   server_.CutAfter(0);
   while (server_.resumes() < 1) Work(1);
 }
