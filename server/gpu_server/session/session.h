@@ -172,10 +172,8 @@ class Session : public SessionControl,
     kOtherServer,  // One that runs now, maybe on another host.
   };
   void Save(Heir heir, absl::Duration deadline, Saved saved) RUNS_ON(control_loop);
-  // Returns true if it still waits, at rest, for EndSaved(): it has not ended meanwhile, and its
-  // client has not gone.
-  bool MayEndSaved() const RUNS_ON(control_loop);
-  // Ends the session here, once its heir has it. After an error it goes on. Returns MayEndSaved().
+  // Ends the session here, once its heir has it. After an error it goes on. Returns false if it has
+  // ended meanwhile, or its client is gone: nobody is to go on with it.
   bool EndSaved(const absl::Status& written) RUNS_ON(control_loop);
   // With this token its next server shows its lease.
   void SetToken(const std::string& token) RUNS_ON(control_loop) { token_ = token; }

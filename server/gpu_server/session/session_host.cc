@@ -334,9 +334,7 @@ void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& 
   });
   MutexLock lock(&mu_);
   known_.erase(id);
-  if (!away_.contains(id)) {
-    absl::erase_if(numbers_, [id](const auto& number) { return number.second == id; });
-  }
+  if (!away_.contains(id)) ForgetNumber(id);
   if (--live_ == 0) idle_.NotifyAll();
 }
 

@@ -267,6 +267,14 @@ class SessionHost : public Acceptor,
   // Saving (session_host_saving.cc).
   struct Saving;
   Session::Parts PartsOfSession();
+  struct CutTerms {
+    Session::Heir heir;
+    absl::Duration deadline;            // For it to come to rest, each time that it is tried.
+    std::function<bool()> tries_again;  // After an error that passes by itself.
+  };
+  // Session::Save() of a session, tried again while it fails for what passes by itself. NOT_FOUND
+  // for one that has ended.
+  void Cut(uint64_t id, const CutTerms& terms, Session::Saved cut) RUNS_ON(control_loop);
   void SaveOne(uint64_t id, const std::shared_ptr<Saving>& saving) RUNS_ON(control_loop);
   void OnSaved(uint64_t id, const std::shared_ptr<Saving>& saving, absl::StatusOr<SessionCut> cut)
       RUNS_ON(control_loop);
@@ -277,6 +285,8 @@ class SessionHost : public Acceptor,
   absl::Status AdoptOne(SessionCut cut) RUNS_ON(control_loop);
   absl::Status AdoptAs(uint64_t id, LeaseMembership membership, SessionCut cut)
       RUNS_ON(control_loop);
+  // Its client does not look for it here any more.
+  void ForgetNumber(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // It cannot go on here.
   void LeaveSaved(uint64_t id, const absl::Status& why);
   void OnDisk(std::function<void()> body);
@@ -298,7 +308,6 @@ class SessionHost : public Acceptor,
   // Waits; returns false once moves are stopped.
   bool PauseMoves(absl::Duration pause);
   void BeginMove(const warpline_internal::MoveOrder& order) RUNS_ON(control_loop);
-  void RestOne(uint64_t id, const std::shared_ptr<Moving>& moving) RUNS_ON(control_loop);
   void OnOneRests(uint64_t id, const std::shared_ptr<Moving>& moving,
                   absl::StatusOr<SessionCut> cut) RUNS_ON(control_loop);
   // All its sessions are at rest, or the lease stays.

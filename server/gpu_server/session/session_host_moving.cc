@@ -27,7 +27,6 @@ using warpline_internal::MoveOrder;
 constexpr absl::Duration kRest = absl::Seconds(10);
 // How long it is tried again with a session that could not be moved just then.
 constexpr absl::Duration kPatience = absl::Seconds(30);
-constexpr absl::Duration kPause = absl::Milliseconds(500);
 // Between calls of a scheduler that does not answer.
 constexpr absl::Duration kRetry = absl::Milliseconds(200);
 // Moves to this server that wait for one another.
@@ -52,7 +51,6 @@ bool GetsNoAnswer(const absl::Status& status) {
 // A lease's move to another server.
 struct SessionHost::Moving {
   MoveOrder order;
-  absl::Time give_up;
   size_t left = 0;  // Sessions that are not at rest yet.
   std::vector<uint64_t> ids;
   std::vector<SessionCut> cuts;  // One for each of the ids.
@@ -111,7 +109,6 @@ void SessionHost::BeginMove(const MoveOrder& order) {
   }
   const auto moving = std::make_shared<Moving>();
   moving->order = order;
-  moving->give_up = SteadyNow() + kPatience;
   std::vector<uint64_t> ids;
   for (const auto& [id, session] : sessions_) {
     if (session->entitlement().lease == order.lease()) ids.push_back(id);
@@ -120,30 +117,21 @@ void SessionHost::BeginMove(const MoveOrder& order) {
           " endpoint=", Quoted(order.endpoint()), " sessions=", ids.size());
   moving->left = ids.size();
   if (ids.empty()) return SendAway(moving);
-  for (const uint64_t id : ids) RestOne(id, moving);
-}
-
-void SessionHost::RestOne(uint64_t id, const std::shared_ptr<Moving>& moving) {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return OnOneRests(id, moving, absl::NotFoundError("it has ended"));
-  const auto session = found->second;
-  session->Save(Session::Heir::kOtherServer, kRest,
-                [this, id, moving](absl::StatusOr<SessionCut> cut) {
-                  control_loop.AssertOnLoop();
-                  OnOneRests(id, moving, std::move(cut));
-                });
+  const absl::Time give_up = SteadyNow() + kPatience;
+  const CutTerms terms = {
+      .heir = Session::Heir::kOtherServer, .deadline = kRest, .tries_again = [moving, give_up] {
+        return moving->failed.ok() && SteadyNow() < give_up;
+      }};
+  for (const uint64_t id : ids) {
+    Cut(id, terms, [this, id, moving](absl::StatusOr<SessionCut> cut) {
+      control_loop.AssertOnLoop();
+      OnOneRests(id, moving, std::move(cut));
+    });
+  }
 }
 
 void SessionHost::OnOneRests(uint64_t id, const std::shared_ptr<Moving>& moving,
                              absl::StatusOr<SessionCut> cut) {
-  const bool passes = absl::IsAborted(cut.status()) || absl::IsResourceExhausted(cut.status());
-  if (passes && moving->failed.ok() && SteadyNow() < moving->give_up) {
-    control_.RunAfter(kPause, [this, id, moving] {
-      control_loop.AssertOnLoop();
-      RestOne(id, moving);
-    });
-    return;
-  }
   if (cut.ok()) {
     moving->ids.push_back(id);
     moving->cuts.push_back(*std::move(cut));

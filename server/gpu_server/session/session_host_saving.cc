@@ -81,28 +81,35 @@ int SessionHost::SaveAll(absl::Duration deadline) {
   return saving->Await();
 }
 
-void SessionHost::SaveOne(uint64_t id, const std::shared_ptr<Saving>& saving) {
+void SessionHost::Cut(uint64_t id, const CutTerms& terms, Session::Saved cut) {
   const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return saving->End(false);
+  if (found == sessions_.end()) return cut(absl::NotFoundError("the session has ended"));
   const auto session = found->second;
-  session->Save(Session::Heir::kNextServer, saving->deadline,
-                [this, id, saving](absl::StatusOr<SessionCut> cut) {
-                  control_loop.AssertOnLoop();
-                  OnSaved(id, saving, std::move(cut));
-                });
+  session->Save(terms.heir, terms.deadline, [this, id, terms, cut = std::move(cut)](auto made) {
+    control_loop.AssertOnLoop();
+    // Host memory is free again once others have been written.
+    const bool passes = absl::IsAborted(made.status()) || absl::IsResourceExhausted(made.status());
+    if (!passes || !terms.tries_again()) return cut(std::move(made));
+    control_.RunAfter(kPause, [this, id, terms, cut] {
+      control_loop.AssertOnLoop();
+      Cut(id, terms, cut);
+    });
+  });
+}
+
+void SessionHost::SaveOne(uint64_t id, const std::shared_ptr<Saving>& saving) {
+  const CutTerms terms = {.heir = Session::Heir::kNextServer,
+                          .deadline = saving->deadline,
+                          .tries_again = [saving] { return SteadyNow() < saving->give_up; }};
+  Cut(id, terms, [this, id, saving](absl::StatusOr<SessionCut> cut) {
+    control_loop.AssertOnLoop();
+    OnSaved(id, saving, std::move(cut));
+  });
 }
 
 void SessionHost::OnSaved(uint64_t id, const std::shared_ptr<Saving>& saving,
                           absl::StatusOr<SessionCut> cut) {
-  // Host memory is free again once others have been written.
-  const bool passes = absl::IsAborted(cut.status()) || absl::IsResourceExhausted(cut.status());
-  if (passes && SteadyNow() < saving->give_up) {
-    control_.RunAfter(kPause, [this, id, saving] {
-      control_loop.AssertOnLoop();
-      SaveOne(id, saving);
-    });
-    return;
-  }
+  if (absl::IsNotFound(cut.status())) return saving->End(false);
   if (!cut.ok()) {
     LogWarning("session=", id,
                " cannot be saved and ends with the server: ", cut.status().ToString());
@@ -231,6 +238,10 @@ void SessionHost::LeaveSaved(uint64_t id, const absl::Status& why) {
              why.ToString(absl::StatusToStringMode::kWithNoExtraData));
   MutexLock lock(&mu_);
   away_.erase(id);
+  ForgetNumber(id);
+}
+
+void SessionHost::ForgetNumber(uint64_t id) {
   absl::erase_if(numbers_, [id](const auto& number) { return number.second == id; });
 }
 

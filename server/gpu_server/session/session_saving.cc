@@ -261,10 +261,8 @@ void Session::StopSaving(const absl::Status& status) {
   if (saved) saved(status);
 }
 
-bool Session::MayEndSaved() const { return state_ == State::kSuspended && !presence_.gone(); }
-
 bool Session::EndSaved(const absl::Status& written) {
-  const bool goes_on = MayEndSaved();
+  const bool goes_on = state_ == State::kSuspended && !presence_.gone();
   if (!goes_on || !written.ok()) {
     TakeBack();
     return goes_on;
