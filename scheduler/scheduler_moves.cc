@@ -36,14 +36,6 @@ constexpr int kMostMovedSessions = 1024;
 // For how long a server may report a lease that has moved away from it.
 constexpr absl::Duration kFreshMove = absl::Seconds(30);
 
-uint64_t RandomNumber() {
-  uint64_t number = 0;
-  for (const char byte : RandomBytes(sizeof(number))) {
-    number = number << 8 | static_cast<uint8_t>(byte);
-  }
-  return std::max<uint64_t>(number, 1);
-}
-
 absl::Status CheckSessions(const MoveCommit& commit) {
   if (commit.sessions_size() > kMostMovedSessions) {
     return absl::InvalidArgumentError(

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <cstdlib>
+#include <cstring>
 
 #include "common/log/log.h"
 
@@ -21,6 +22,12 @@ std::string RandomBytes(size_t count) {
     }
   }
   return bytes;
+}
+
+uint64_t RandomNumber() {
+  uint64_t number = 0;
+  while (number == 0) std::memcpy(&number, RandomBytes(sizeof(number)).data(), sizeof(number));
+  return number;
 }
 
 bool EqualSecrets(absl::string_view a, absl::string_view b) {

@@ -1,7 +1,6 @@
 #include "server/gpu_server/admin/scheduler_link.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,12 +38,6 @@ constexpr LogKind kLinkLines[kLinkLineCount] = {{"no_answer", 20, absl::Minutes(
                                                 {"ending", 200, absl::Minutes(1)},
                                                 {"more_sessions", 2, absl::Minutes(1)}};
 
-uint64_t NewInstance() {
-  uint64_t number = 0;
-  while (number == 0) std::memcpy(&number, RandomBytes(sizeof(number)).data(), sizeof(number));
-  return number;
-}
-
 }  // namespace
 
 SchedulerLink::SchedulerLink(SchedulerLinkOptions options, SessionHost* host, LeaseBook* book)
@@ -52,7 +45,7 @@ SchedulerLink::SchedulerLink(SchedulerLinkOptions options, SessionHost* host, Le
       host_(host),
       book_(book),
       client_(options_.schedulers, options_.target, kAttempt),
-      instance_(NewInstance()),
+      instance_(RandomNumber()),
       log_(kLinkLines) {
   host_->StartMoves(ServicesForMoves());
   thread_ = StartLoopThread("wl-sched", [this] { Run(); });
