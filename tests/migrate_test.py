@@ -8,12 +8,7 @@ import subprocess
 import tempfile
 
 import harness
-from paging_case import GUARDED, PROGRAM, SWAP, PagingCase
-
-# Clients from other hosts share nothing with the server's host.
-APART = {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "0"}
-PATIENT = {"WARPLINE_RESUME_SECONDS": str(harness.GIVE_UP_S)}
-MAKE_CERTS = harness.RUNFILES / "deploy/local/make_certs.sh"
+from paging_case import APART, GUARDED, PATIENT, PROGRAM, SWAP, PagingCase
 
 
 class MigrateTest(PagingCase):
@@ -75,12 +70,6 @@ class MigrateTest(PagingCase):
     def lease_on(self, server):
         return self.sessions(server)[0]["lease"]
 
-    def await_open(self, server, count=1):
-        def is_open():
-            sessions = self.sessions(server)
-            return len(sessions) == count and all(one["state"] == "open" for one in sessions)
-        harness.wait_until(is_open, lambda: "sessions go on\n" + self.logs())
-
     def where(self):
         """The server that has the session, of two."""
         names = [name for name, server in self.servers.items() if self.sessions(server)]
@@ -125,17 +114,10 @@ class MigrateTest(PagingCase):
 
     def use_tls(self):
         """Sessions go on over connections of their own, and servers speak TLS with each other."""
-        certs = self.folder / "certs"
-        subprocess.run(["bash", str(MAKE_CERTS), "--server_is_client", str(certs), "127.0.0.1", "alice"],
-                       check=True, stdout=subprocess.DEVNULL)
-        self.flags += ["--tls_ca=%s" % (certs / "ca.crt"), "--tls_cert=%s" % (certs / "server.crt"),
-                       "--tls_key=%s" % (certs / "server.key")]
-        env = {"WARPLINE_TLS_CA": str(certs / "ca.crt"), "WARPLINE_TLS_CERT": str(certs / "alice.crt"),
-               "WARPLINE_TLS_KEY": str(certs / "alice.key")}
+        flags, env = self.make_certificates(self.folder, "--server_is_client")
+        self.flags += flags
         self.client.update(WARPLINE_TRANSFER="relay", **env)
-        os.environ.update(env)
-        self.addCleanup(lambda: [os.environ.pop(name) for name in env])
-        return self.flags[-3:]
+        return flags
 
     def test_sessions_over_connections_of_their_own_move(self):
         self.scheduler.close()

@@ -1,4 +1,5 @@
-"""Tests of sessions whose memory leaves the device: paging_test and suspend_test."""
+"""Tests of sessions whose memory leaves the device, and of those that go on at another server."""
+import os
 import subprocess
 import unittest
 
@@ -6,6 +7,10 @@ import harness
 
 PROGRAM = "long_program"
 SWAP = "--swap_host=256MiB"
+# Clients from other hosts share nothing with the server's host.
+APART = {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "0"}
+PATIENT = {"WARPLINE_RESUME_SECONDS": str(harness.GIVE_UP_S)}
+MAKE_CERTS = harness.RUNFILES / "deploy/local/make_certs.sh"
 GUARDED = ("--tiers=isolated,guarded", "--noguarded_standby", "--guarded_memory=192MiB")
 
 
@@ -24,6 +29,27 @@ class PagingCase(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.installation.close()
+
+    def make_certificates(self, folder, *options):
+        """Makes them in a folder of `folder`. Returns a server's flags and a client's environment,
+        which this process has, too, until the test ends."""
+        certs = folder / "certs"
+        subprocess.run(["bash", str(MAKE_CERTS), *options, str(certs), "127.0.0.1", "alice"],
+                       check=True, stdout=subprocess.DEVNULL)
+        flags = ["--tls_ca=%s" % (certs / "ca.crt"), "--tls_cert=%s" % (certs / "server.crt"),
+                 "--tls_key=%s" % (certs / "server.key")]
+        env = {"WARPLINE_TLS_CA": str(certs / "ca.crt"),
+               "WARPLINE_TLS_CERT": str(certs / "alice.crt"),
+               "WARPLINE_TLS_KEY": str(certs / "alice.key")}
+        os.environ.update(env)
+        self.addCleanup(lambda: [os.environ.pop(name) for name in env])
+        return flags, env
+
+    def await_open(self, server, count=1):
+        def is_open():
+            sessions = self.sessions(server)
+            return len(sessions) == count and all(one["state"] == "open" for one in sessions)
+        harness.wait_until(is_open, lambda: "sessions go on\n" + server.log_tail())
 
     def warpline(self, server, *arguments):
         run = subprocess.run(

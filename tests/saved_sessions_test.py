@@ -9,12 +9,7 @@ import tempfile
 import unittest
 
 import harness
-from paging_case import GUARDED, PROGRAM, SWAP, PagingCase
-
-# Clients from other hosts share nothing with the server's host.
-APART = {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "0"}
-PATIENT = {"WARPLINE_RESUME_SECONDS": str(harness.GIVE_UP_S)}
-MAKE_CERTS = harness.RUNFILES / "deploy/local/make_certs.sh"
+from paging_case import APART, GUARDED, PATIENT, PROGRAM, SWAP, PagingCase
 
 
 class SavedSessionsTest(PagingCase):
@@ -27,16 +22,9 @@ class SavedSessionsTest(PagingCase):
 
     def use_tls(self):
         """Sessions go on over connections of their own."""
-        certs = self.folder / "certs"
-        subprocess.run(["bash", str(MAKE_CERTS), str(certs), "127.0.0.1", "alice"], check=True,
-                       stdout=subprocess.DEVNULL)
-        self.flags += ["--tls_ca=%s" % (certs / "ca.crt"), "--tls_cert=%s" % (certs / "server.crt"),
-                       "--tls_key=%s" % (certs / "server.key")]
-        self.client.update(WARPLINE_TRANSFER="relay", WARPLINE_TLS_CA=str(certs / "ca.crt"),
-                           WARPLINE_TLS_CERT=str(certs / "alice.crt"),
-                           WARPLINE_TLS_KEY=str(certs / "alice.key"))
-        os.environ.update({k: v for k, v in self.client.items() if "TLS" in k})
-        self.addCleanup(lambda: [os.environ.pop(k) for k in list(os.environ) if "WARPLINE_TLS" in k])
+        flags, env = self.make_certificates(self.folder)
+        self.flags += flags
+        self.client.update(WARPLINE_TRANSFER="relay", **env)
 
     def saved(self):
         return sorted(path.name for path in (self.folder / "sessions").glob("*-*"))
@@ -59,12 +47,6 @@ class SavedSessionsTest(PagingCase):
     def end(server):
         os.kill(server.pid, signal.SIGTERM)
         harness.wait_until(lambda: not server.running(), "the server ends")
-
-    def await_open(self, server, count=1):
-        def is_open():
-            sessions = self.sessions(server)
-            return len(sessions) == count and all(one["state"] == "open" for one in sessions)
-        harness.wait_until(is_open, lambda: "sessions go on\n" + server.log_tail())
 
     def test_a_busy_program_goes_on_on_one_server_after_another(self):
         server = self.serve()

@@ -1,6 +1,3 @@
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,6 +13,7 @@
 #include "server/gpu_server/moves/move_pipe.h"
 #include "server/gpu_server/moves/received_sessions.h"
 #include "server/gpu_server/moves/sent_sessions.h"
+#include "server/gpu_server/testing/away_letters.h"
 #include "server/hostlink/handover/journal_file.h"
 #include "transport/inproc/inproc_channel.h"
 
@@ -25,17 +23,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr uint64_t kGranule = SwapSpace::kGranule;
-
-void Put(int fd, const std::string& bytes, uint64_t offset) {
-  ASSERT_EQ(pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset)),
-            static_cast<ssize_t>(bytes.size()));
-}
-
-std::string Get(int fd, uint64_t bytes, uint64_t offset) {
-  std::string read(bytes, '\0');
-  EXPECT_EQ(pread(fd, read.data(), bytes, static_cast<off_t>(offset)), static_cast<ssize_t>(bytes));
-  return read;
-}
 
 // The other server: a channel whose first frame is kMove, and a thread that receives.
 class OtherServer : public Acceptor {
@@ -120,30 +107,11 @@ class MovesTest : public testing::Test {
     cut.away->used = std::vector<bool>(letters.size() + 1, true);
     cut.away->used[0] = false;
     cut.away->place = *here_->Take(letters.size() * kGranule);
-    size_t next = 0;
-    for (const SwapSpace::Extent& extent : cut.away->place.extents()) {
-      for (uint64_t done = 0; done < extent.bytes; done += kGranule) {
-        Put(here_->block_fd(extent.block), std::string(kGranule, letters[next++]),
-            extent.offset + done);
-      }
-    }
+    FillWithLetters(*here_, *cut.away, letters);
     cut.staging.push_back(*NewSealedMemory("staging", 8192));
     Put(cut.staging.back().get(), "staged", 4096);
     cut.manifest.add_staging()->set_bytes(8192);
     return cut;
-  }
-
-  std::string LettersThere(const AwayMemory& away) {
-    std::string letters;
-    for (const SwapSpace::Extent& extent : away.place.extents()) {
-      for (uint64_t done = 0; done < extent.bytes; done += kGranule) {
-        const std::string granule =
-            Get(there_->block_fd(extent.block), kGranule, extent.offset + done);
-        EXPECT_EQ(granule, std::string(kGranule, granule.front()));
-        letters += granule.front();
-      }
-    }
-    return letters;
   }
 
   absl::StatusOr<std::string> Send(std::vector<SessionCut> cuts) {
@@ -170,8 +138,8 @@ TEST_F(MovesTest, WhatArrivesIsWhatWasSent) {
   ASSERT_EQ(other_.received->size(), 2u);
   const SessionCut& first = other_.received->front();
   EXPECT_EQ(first.manifest.secret(), "sixteen bytes: a");
-  EXPECT_EQ(LettersThere(*first.away), "abc");
-  EXPECT_EQ(LettersThere(*other_.received->back().away), "de");
+  EXPECT_EQ(LettersOf(*there_, *first.away), "abc");
+  EXPECT_EQ(LettersOf(*there_, *other_.received->back().away), "de");
   EXPECT_EQ(Get(first.journal.get(), 4, 0), "head");
   EXPECT_EQ(Get(first.journal.get(), 4, kJournalBytes - 4), "data");
   EXPECT_EQ(Get(first.staging[0].get(), 6, 4096), "staged");

@@ -18,6 +18,7 @@
 #include "common/sealed_memory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/gpu_server/testing/away_letters.h"
 #include "server/hostlink/handover/journal_file.h"
 #include "server/hostlink/handover/variable_file.h"
 
@@ -29,17 +30,6 @@ using testing::HasSubstr;
 
 constexpr uint64_t kGranule = SwapSpace::kGranule;
 constexpr uint64_t kArena = uint64_t{1} << 40;
-
-void Put(int fd, const std::string& bytes, uint64_t offset) {
-  ASSERT_EQ(pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset)),
-            static_cast<ssize_t>(bytes.size()));
-}
-
-std::string Get(int fd, uint64_t bytes, uint64_t offset) {
-  std::string read(bytes, '\0');
-  EXPECT_EQ(pread(fd, read.data(), bytes, static_cast<off_t>(offset)), static_cast<ssize_t>(bytes));
-  return read;
-}
 
 std::string Contents(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -104,34 +94,11 @@ class SavedSessionsTest : public testing::Test {
     cut.away = std::make_shared<AwayMemory>();
     cut.away->used = {true, false, true, true};
     cut.away->place = *space_->Take(3 * kGranule);
-    Fill(*cut.away, "abc");
+    FillWithLetters(*space_, *cut.away, "abc");
     cut.staging.push_back(*NewSealedMemory("staging", 8192));
     Put(cut.staging.back().get(), "staged", 4096);
     cut.manifest.add_staging()->set_bytes(8192);
     return cut;
-  }
-
-  // One letter for each granule that is used.
-  void Fill(const AwayMemory& away, std::string letters) {
-    for (const SwapSpace::Extent& extent : away.place.extents()) {
-      for (uint64_t done = 0; done < extent.bytes; done += kGranule) {
-        Put(space_->block_fd(extent.block), std::string(kGranule, letters.front()),
-            extent.offset + done);
-        letters.erase(0, 1);
-      }
-    }
-  }
-  std::string Letters(const AwayMemory& away) {
-    std::string letters;
-    for (const SwapSpace::Extent& extent : away.place.extents()) {
-      for (uint64_t done = 0; done < extent.bytes; done += kGranule) {
-        const std::string granule =
-            Get(space_->block_fd(extent.block), kGranule, extent.offset + done);
-        EXPECT_EQ(granule, std::string(kGranule, granule.front()));
-        letters += granule.front();
-      }
-    }
-    return letters;
   }
 
   void Write(uint64_t session) {
@@ -174,7 +141,7 @@ TEST_F(SavedSessionsTest, WhatIsReadIsWhatWasWritten) {
   ASSERT_EQ(cut->staging.size(), 1u);
   EXPECT_EQ(Get(cut->staging[0].get(), 6, 4096), "staged");
   EXPECT_EQ(cut->away->used, (std::vector<bool>{true, false, true, true}));
-  EXPECT_EQ(Letters(*cut->away), "abc");
+  EXPECT_EQ(LettersOf(*space_, *cut->away), "abc");
 }
 
 TEST_F(SavedSessionsTest, WhatIsWrittenIsForThisUserAlone) {
