@@ -629,7 +629,7 @@ TEST_F(AskedAlways, AHotDeviceRestsForAPartOfEachPeriod) {
   dispatcher_->SetPower(0, {.temperature_c = 70});
   Pass(kMs);
   EXPECT_EQ(rests_of(1000), 0);
-  // A verdict ends when there are no more readings.
+  // Without further readings the policy's verdict lapses.
   policy_->on_heat = policy::Verdict::Throttle(900);
   dispatcher_->SetPower(0, {.temperature_c = 99});
   Pass(501 * kMs);
