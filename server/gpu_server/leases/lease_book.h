@@ -139,8 +139,8 @@ class LeaseBook {
                                             const std::string& peer);
   // The lease is this server's, or will not be.
   void Arrive(const std::string& lease);
-  // Returns the lease of a token that the scheduler signed for any of its servers. `*here` is set if
-  // it is for this one, and then it has not expired. UNAUTHENTICATED for another token.
+  // Returns the lease of a token that the scheduler signed for any of its servers. `*here` is set
+  // if it is for this one, and then it has not expired. UNAUTHENTICATED for another token.
   absl::StatusOr<std::string> LeaseOf(const std::string& token, const CertificateHolder& holder,
                                       bool* here) const;
 
