@@ -87,6 +87,15 @@ void SetCordon(const CordonRecord& cordon, absl::Time now, warpline_internal::Se
   to->set_drained_in_seconds(std::max(absl::ToDoubleSeconds(cordon.drained - now), 0.001));
 }
 
+// Returns true if the server has had the answer to `last`, the report before. A report that comes
+// twice, because the server's client sent it again, says nothing of its first answer.
+bool HeardLastAnswer(const ServerReport& report, const ServerReport& last) {
+  if (!report.heard()) return false;
+  // Servers of former versions do not count.
+  return report.number() == 0 ||
+         (report.number() == last.number() + 1 && report.instance() == last.instance());
+}
+
 }  // namespace
 
 bool Scheduler::IsUp(const LiveServer& server, absl::Time now) const {
@@ -226,6 +235,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   if (auto status = CheckInstance(report, now); !status.ok()) return status;
   if (auto status = NoteServer(report); !status.ok()) return status;
   LiveServer& live = servers_[report.name()];
+  const bool heard = HeardLastAnswer(report, live.report);
   if (live.lost) {
     if (const LogPermit permit = log_.Ask(ServerKey(report.name()), kServerLine)) {
       permit.Info("up server=", report.name());
@@ -258,7 +268,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   reply.set_now_unix_ms(absl::ToUnixMillis(now));
   reply.set_epoch(store_->epoch());
   ReportAnswer answer(&reply);
-  live.ended.NextAnswer(report.heard());
+  live.ended.NextAnswer(heard);
   if (live.ended.telling()) {
     live.ended.Tell(store_->EndedLeasesOn(report.name()), &answer);
   }

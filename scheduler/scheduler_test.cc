@@ -672,6 +672,34 @@ TEST_P(SchedulerTest, ServersAreToldOfLeasesThatEndedWithoutSessions) {
   EXPECT_EQ(Tell(report).ended_size(), 1);
 }
 
+TEST_P(SchedulerTest, AReportThatIsSentTwiceDoesNotAcknowledgeItsFirstAnswer) {
+  ServerReport report = Report("a");
+  report.set_instance(7);
+  report.set_heard(true);
+  report.set_number(1);
+  Tell(report);
+  const auto lease = Acquire(4);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  warpline_internal::RevokeRequest request;
+  request.set_credential("operator");
+  request.set_lease(lease->lease());
+  ASSERT_TRUE(scheduler_->Revoke(request).ok());
+  report.set_number(2);
+  ASSERT_EQ(Tell(report).ended_size(), 1);
+  // Each answer to the report may be the one that arrives.
+  EXPECT_EQ(Tell(report).ended_size(), 1);
+  EXPECT_EQ(Tell(report).ended_size(), 1);
+  report.set_number(3);
+  EXPECT_EQ(Tell(report).ended_size(), 0);
+  // The one before comes late.
+  report.set_number(2);
+  EXPECT_EQ(Tell(report).ended_size(), 1);
+  // A number that follows is no other process's.
+  report.set_number(3);
+  report.set_instance(8);
+  EXPECT_EQ(Tell(report).ended_size(), 1);
+}
+
 TEST_P(SchedulerTest, TheAnchorOfAServersAuditSurvivesARestart) {
   const auto head = [](uint64_t records) {
     return absl::StrCat(records, ":", std::string(64, static_cast<char>('a' + records % 6)));

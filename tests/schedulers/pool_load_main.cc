@@ -29,6 +29,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "common/crypto/secret.h"
 #include "common/mutex.h"
 #include "common/steady_time.h"
 #include "lease/end_reason.h"
@@ -119,6 +120,8 @@ class FakeServer {
     report.set_credential(credential_);
     report.set_endpoint(name_ + ":1");
     report.set_heard(heard_);
+    report.set_instance(instance_);
+    report.set_number(++reports_);
     auto* device = report.add_devices();
     device->set_uuid("GPU-" + name_);
     device->set_capacity_bytes(absl::GetFlag(FLAGS_capacity) << 30);
@@ -156,6 +159,8 @@ class FakeServer {
   const std::string credential_;
   const LeaderClient client_;
   std::unique_ptr<LeaseBook> book_;
+  const uint64_t instance_ = RandomNumber() | 1;  // Not 0.
+  uint64_t reports_ = 0;
   bool heard_ = false;
   uint64_t epoch_ = 0;
   std::set<std::string> told_;
