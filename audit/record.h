@@ -49,6 +49,7 @@ enum class Event : size_t {
   kWorkerSuspended,
   kAdminReplace,
   kAdminPage,
+  kAdminUpgrade,
   kAdminPolicy,
   kPolicyFailed,
   kPolicyNote,

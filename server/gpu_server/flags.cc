@@ -99,6 +99,11 @@ ABSL_FLAG(
     "session that can do without its worker is written there, with its device memory, and its "
     "client waits; a server that starts with the same folder goes on with it. The files are not "
     "encrypted. Needs --swap_host. Empty for none: sessions end with their server.");
+ABSL_FLAG(bool, upgrades, false,
+          "The server runs as the child of a process of its own, which `warpline server upgrade` "
+          "and SIGHUP have start another version of the server in its place: sessions go on there, "
+          "and so does the former version if the other one does not start. Needs --swap_host, with "
+          "room for the device memory of all sessions.");
 ABSL_FLAG(
     std::string, programs_dir, "",
     "The folder of vetted programs, which `warpline program add` fills. A session with the right "
@@ -433,6 +438,12 @@ absl::StatusOr<DeviceOptions> Device() {
     return absl::InvalidArgumentError(
         "--saved_sessions needs --swap_host, the host's memory on the way between devices and "
         "files");
+  }
+  options.upgrades = absl::GetFlag(FLAGS_upgrades);
+  if (options.upgrades && options.swap_bytes == 0) {
+    return absl::InvalidArgumentError(
+        "--upgrades needs --swap_host, the host's memory in which device memory goes from one "
+        "version to the next");
   }
   options.memory_overcommit = absl::GetFlag(FLAGS_memory_overcommit);
   if (!(options.memory_overcommit >= 1) || options.memory_overcommit > kMostOvercommit) {

@@ -13,10 +13,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "audit/audited_method.h"
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
+#include "common/packets/packet_socket.h"
 #include "common/serving/server_process.h"
 #include "common/serving/serving.h"
 #include "common/steady_time.h"
@@ -30,6 +32,7 @@
 #include "server/gpu_server/admin/device_status.h"
 #include "server/gpu_server/admin/lease_methods.h"
 #include "server/gpu_server/admin/trace_method.h"
+#include "server/gpu_server/admin/upgrade_method.h"
 #include "server/gpu_server/children/mps_groups/mps_groups.h"
 #include "server/gpu_server/memory/device_memory.h"
 #include "server/gpu_server/memory/host_memory_port.h"
@@ -42,6 +45,7 @@
 #include "server/gpu_server/policies/policy_methods.h"
 #include "server/gpu_server/saved/saved_sessions.h"
 #include "server/gpu_server/session/task_shares.h"
+#include "server/gpu_server/upgrade/passed_session.h"
 #include "server/gpu_server/worker_program.h"
 #include "server/hostlink/backends/backend_names.h"
 #include "server/hostlink/process/process_roles.h"
@@ -78,6 +82,13 @@ absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
   program.path = *std::move(path);
   return supervisor::SupervisedLauncher::Create(std::move(program));
 }
+
+// A version passes these on to the next one. Names and contents stay as they are for good.
+constexpr char kAddressesThing[] = "addresses";     // The listener's, with commas.
+constexpr char kNameThing[] = "name";               // The scheduler's for this server.
+constexpr char kHostMemoryThing[] = "host-memory";  // SessionOptions::host_memory_socket.
+constexpr char kBlocksThing[] = "blocks";           // Those of SwapSpace, in their order.
+constexpr char kSessionThing[] = "session";         // PassedSession.
 
 // More do not make the system give pages faster.
 constexpr int kMostSwapThreads = 16;
@@ -326,13 +337,15 @@ std::map<int, std::string> PciBusIds(const Devices& devices) {
 
 }  // namespace
 
-GpuServer::GpuServer(ServerOptions options)
+GpuServer::GpuServer(ServerOptions options, ParentLink* parent)
     : options_(std::move(options)),
+      parent_(parent),
       name_(absl::StrCat("warpline-server ", kVersion, " on ", HostName())),
       instance_(absl::BytesToHexString(RandomBytes(16))) {}
 
-absl::StatusOr<std::unique_ptr<GpuServer>> GpuServer::Create(ServerOptions options) {
-  std::unique_ptr<GpuServer> server(new GpuServer(std::move(options)));
+absl::StatusOr<std::unique_ptr<GpuServer>> GpuServer::Create(ServerOptions options,
+                                                             ParentLink* parent) {
+  std::unique_ptr<GpuServer> server(new GpuServer(std::move(options), parent));
   const absl::Status composed = server->Compose();
   if (!composed.ok()) return composed;
   return server;
@@ -348,12 +361,7 @@ absl::Status GpuServer::Compose() {
   auto launcher = StartSupervisor(options_.device);
   if (!launcher.ok()) return launcher.status();
   launcher_ = *std::move(launcher);
-  if (options_.device.swap_bytes > 0) {
-    const auto threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    auto swap = SwapSpace::Open(options_.device.swap_bytes, std::min(threads, kMostSwapThreads));
-    if (!swap.ok()) return swap.status();
-    swap_ = *std::move(swap);
-  }
+  if (const absl::Status taken = TakePassed(); !taken.ok()) return taken;
   if (!options_.device.swap_dir.empty()) {
     if (const absl::Status may = CheckSwapDirectory(options_.device.swap_dir); !may.ok()) {
       return may;
@@ -397,11 +405,15 @@ absl::Status GpuServer::Compose() {
     policies_ = std::move(policies->book);
     host->dispatcher = std::move(policies->dispatcher);
   }
+  host->upgrades = parent_ != nullptr;
+  if (parent_ != nullptr) host->session.host_memory_socket = parent_->TextOf(kHostMemoryThing);
   if (!options_.device.saved_sessions.empty()) {
     auto saved = SavedSessions::Open(options_.device.saved_sessions, swap_.get());
     if (!saved.ok()) return saved.status();
     host->saved = *std::move(saved);
-    host->session.host_memory_socket = KeptName(*host->saved, "host", HostMemoryPort::NewName());
+    if (host->session.host_memory_socket.empty()) {
+      host->session.host_memory_socket = KeptName(*host->saved, "host", HostMemoryPort::NewName());
+    }
   }
   host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
@@ -533,6 +545,10 @@ absl::Status GpuServer::StartAdminListener() {
         audit_.get(), &DescribeReplace, [this](const std::string&, const std::string& request) {
           return AnswerReplace(host_.get(), replacements_.get(), request);
         });
+    options.methods[kUpgradeMethod] = audit::Audited(
+        audit_.get(), &DescribeUpgrade, [this](const std::string&, const std::string& request) {
+          return AnswerUpgrade(parent_, request);
+        });
     options.methods[kTraceMethod] = [this](const std::string&, const std::string& request) {
       return AnswerTrace(host_->dispatcher(), request);
     };
@@ -578,8 +594,12 @@ absl::Status GpuServer::Start() {
   if (!health.ok()) return health.status();
   health_ = *std::move(health);
   host_->FindSaved();
+  host_->ExpectPassed(passed_);
   listener_ = MakeListener(MakeListenerOptions());
-  std::vector<std::string> addresses = options_.listen.addresses;
+  std::vector<std::string> addresses;
+  for (const std::string& address : options_.listen.addresses) {
+    addresses.push_back(AddressOf(address));
+  }
   if (!shm_name_.empty()) addresses.push_back("shm://" + shm_name_);
   absl::Status status = listener_->Start(addresses, host_.get());
   if (!status.ok()) return status;
@@ -595,6 +615,7 @@ absl::Status GpuServer::Start() {
           " port=", port(), " pid=", getpid());
   Record(audit::Event::kServerStarted);
   if (!options_.scheduler.address.empty()) JoinScheduler();
+  if (status = AdoptPassed(); !status.ok()) return status;
   host_->RestoreSaved();
   return absl::OkStatus();
 }
@@ -646,6 +667,110 @@ void GpuServer::JoinScheduler() {
   }
   options.space = swap_.get();
   scheduler_ = std::make_unique<SchedulerLink>(std::move(options), host_.get(), leases_.get());
+}
+
+// --- Upgrades.
+
+absl::Status GpuServer::TakePassed() {
+  const auto threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<UniqueFd> blocks;
+  std::vector<PassedThing> sessions;
+  if (parent_ != nullptr) {
+    for (PassedThing& thing : parent_->Take(kBlocksThing)) {
+      for (UniqueFd& fd : thing.fds) blocks.push_back(std::move(fd));
+    }
+    sessions = parent_->Take(kSessionThing);
+    // Its scheduler knows it by that name.
+    if (options_.scheduler.name.empty()) options_.scheduler.name = parent_->TextOf(kNameThing);
+  }
+  if (options_.device.swap_bytes > 0) {
+    auto swap = SwapSpace::Open(options_.device.swap_bytes, std::min(threads, kMostSwapThreads),
+                                std::move(blocks));
+    if (!swap.ok()) return swap.status();
+    swap_ = *std::move(swap);
+  }
+  for (const PassedThing& session : sessions) {
+    auto cut = TakePassedSession(session.fds, swap_.get());
+    if (cut.ok()) {
+      passed_.push_back(*std::move(cut));
+    } else if (parent_->rolled_back()) {
+      LogError("a session is lost: ", cut.status().ToString());
+    } else {
+      return cut.status();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuServer::AdoptPassed() {
+  if (parent_ == nullptr) return absl::OkStatus();
+  const bool all = !parent_->rolled_back();
+  const auto adopted = host_->AdoptPassed(std::exchange(passed_, {}), all,
+                                          SteadyNow() + options_.sessions.resume_timeout);
+  if (!adopted.ok()) return adopted.status();
+  if (const absl::Status ready = parent_->Ready(*adopted); !ready.ok()) return ready;
+  host_->LetPassedIn();
+  if (parent_->is_upgrade()) LogInfo("took over sessions=", *adopted);
+  return absl::OkStatus();
+}
+
+std::string GpuServer::AddressOf(const std::string& address) const {
+  // The port was the system's choice, and clients know it.
+  if (parent_ == nullptr || !absl::EndsWith(address, ":0")) return address;
+  const std::vector<std::string> former =
+      absl::StrSplit(parent_->TextOf(kAddressesThing), ',', absl::SkipEmpty());
+  for (size_t i = 0; i < options_.listen.addresses.size() && i < former.size(); ++i) {
+    if (options_.listen.addresses[i] == address) return former[i];
+  }
+  return address;
+}
+
+absl::Status GpuServer::KeepAll(std::vector<SessionCut>* cuts) {
+  absl::Status kept =
+      parent_->Keep(kAddressesThing, absl::StrJoin(listener_->addresses(), ","), {});
+  if (kept.ok()) kept = parent_->Keep(kNameThing, leases_->options().server_name, {});
+  if (kept.ok()) kept = parent_->Keep(kHostMemoryThing, host_->host_memory_socket(), {});
+  for (size_t begin = 0; kept.ok() && begin < swap_->blocks(); begin += kMaxPacketFds) {
+    std::vector<int> fds;
+    for (size_t i = begin; i < std::min(swap_->blocks(), begin + kMaxPacketFds); ++i) {
+      fds.push_back(swap_->block_fd(i));
+    }
+    kept = parent_->Keep(kBlocksThing, "", fds);
+  }
+  for (SessionCut& cut : *cuts) {
+    if (!kept.ok()) break;
+    const auto passed = PassSession(&cut);
+    kept = passed.ok()
+               ? parent_->Keep(kSessionThing, absl::StrCat(cut.manifest.session()), passed->fds)
+               : passed.status();
+  }
+  return kept.ok() ? parent_->PassedOn(static_cast<uint32_t>(cuts->size())) : kept;
+}
+
+absl::Status GpuServer::PassOn(bool force) {
+  LogInfo("passes on sessions=", host_->sessions(),
+          " drain_seconds=", absl::ToInt64Seconds(options_.drain_timeout));
+  auto cuts = host_->CutAll(options_.drain_timeout, force);
+  absl::Status passed = cuts.status();
+  if (cuts.ok()) {
+    passed = KeepAll(&*cuts);
+    // The sessions' memory goes with them.
+    if (passed.ok()) passed_ = *std::move(cuts);
+    host_->EndCut(passed);
+  }
+  if (!passed.ok()) {
+    parent_->Stay(passed);
+    return passed;
+  }
+  LogInfo("passed on sessions=", passed_.size());
+  host_->StartDrain();
+  listener_->SetServing(false);
+  if (health_ != nullptr) health_->SetReady(false);
+  host_->FaultAll("the server was replaced by another version");
+  if (direct_listener_ != nullptr) direct_listener_->Shutdown(absl::ZeroDuration());
+  listener_->Shutdown(absl::ZeroDuration());
+  Record(audit::Event::kServerStopped);
+  return absl::OkStatus();
 }
 
 void GpuServer::Drain() {

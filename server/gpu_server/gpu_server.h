@@ -32,6 +32,7 @@
 #include "server/gpu_server/policies/policy_book.h"
 #include "server/gpu_server/server_options.h"
 #include "server/gpu_server/session/session_host.h"
+#include "server/gpu_server/upgrade/parent_link.h"
 #include "server/gpu_server/usage_check/driver_watch.h"
 #include "server/jail/jailer.h"
 #include "transport/grpc/health/health_listener.h"
@@ -45,17 +46,26 @@ class GpuServer {
  public:
   // Starts the supervisor, opens the devices, which starts their keepers, and puts everything
   // together. NOT_FOUND when a program does not lie beside this one; the device's error otherwise.
-  static absl::StatusOr<std::unique_ptr<GpuServer>> Create(ServerOptions options);
+  // `parent` is borrowed, and has joined; null where there is none.
+  static absl::StatusOr<std::unique_ptr<GpuServer>> Create(ServerOptions options,
+                                                           ParentLink* parent = nullptr);
 
   // Ends without grace what Drain() has left.
   ~GpuServer();
   GpuServer(const GpuServer&) = delete;
   GpuServer& operator=(const GpuServer&) = delete;
 
-  // Listens and takes sessions from then on. UNAVAILABLE when an address cannot be listened on,
-  // UNAUTHENTICATED for TLS files that are of no use; INTERNAL when the port's file cannot be
-  // written.
+  // Listens and takes sessions from then on, first those that another version passed on.
+  // UNAVAILABLE when an address cannot be listened on, UNAUTHENTICATED for TLS files that are of no
+  // use; INTERNAL when the port's file cannot be written; the error of a session that cannot go on.
+  // After an error with a parent, the process must end without a destructor: what was passed on has
+  // to stay as it is for another server.
   absl::Status Start();
+
+  // Passes all sessions on to the next version by the parent. After OK the server has none any
+  // more, and this object must be destroyed next. After an error, which says why, it goes on: see
+  // SessionHost::CutAll().
+  absl::Status PassOn(bool force);
 
   // Refuses new sessions, lets those that are there go on for the time that the options allow, and
   // ends the others with an error for the application. The scheduler is told.
@@ -66,8 +76,15 @@ class GpuServer {
   SessionHost& host() { return *host_; }
 
  private:
-  explicit GpuServer(ServerOptions options);
+  GpuServer(ServerOptions options, ParentLink* parent);
   absl::Status Compose();
+  // Sorts what the version before passed on.
+  absl::Status TakePassed();
+  absl::Status AdoptPassed();
+  // Has the parent keep all that the next version needs.
+  absl::Status KeepAll(std::vector<SessionCut>* cuts);
+  // Returns the address that the version before had in place of this one.
+  std::string AddressOf(const std::string& address) const;
   absl::Status WatchDriver(const std::map<int, std::string>& pci_bus_ids);
   // Where the options ask for them.
   absl::Status MakeMps(const std::string& backend, SessionHostOptions* host);
@@ -82,7 +99,8 @@ class GpuServer {
   // Records that the server started or stopped.
   void Record(audit::Event event);
 
-  const ServerOptions options_;
+  ServerOptions options_;  // Constant once it is composed.
+  ParentLink* const parent_;
   const std::string name_;      // For clients' logs.
   const std::string instance_;  // Of WhereReply.
   std::string shm_name_;        // Constant once it is composed; empty for none.
@@ -96,6 +114,9 @@ class GpuServer {
   std::unique_ptr<MpsFolder> mps_folder_;  // Null without MPS groups.
   std::unique_ptr<SwapSpace> swap_;        // Null for none. Before the devices.
   std::unique_ptr<SwapFiles> swap_files_;  // Null for none.
+  // The sessions of the version before, until they are adopted, and later those that are passed on:
+  // their memory stays as it is until the end.
+  std::vector<SessionCut> passed_;
   std::unique_ptr<LeaseBook> leases_;
   std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.
   std::unique_ptr<PolicyBook> policies_;    // Null with --dispatch=off.

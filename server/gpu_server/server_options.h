@@ -58,6 +58,8 @@ struct DeviceOptions {
   std::string swap_dir = {};
   // A folder in which sessions outlive the server; empty for none.
   std::string saved_sessions = {};
+  // The server can be replaced by another version while sessions go on (upgrade/).
+  bool upgrades = false;
   // The folder of vetted programs; empty for none.
   std::string programs_dir = {};
   // Sessions may have so many times the devices' memory together; see MemoryOvercommit.

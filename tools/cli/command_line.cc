@@ -55,6 +55,7 @@ constexpr VerbInfo kVerbs[] = {
     {"lease", Verb::kLease, "endpoint:text reason:text tenant:text json"},
     {"servers", Verb::kServers, "endpoint:text reason:text within:duration migrate json"},
     {"migrate", Verb::kMigrate, "endpoint:text to:text device:text nowait"},
+    {"server", Verb::kServer, "endpoint:text to:text force"},
     {"replace", Verb::kReplace, kOfSessions},
     {"page-out", Verb::kPageOut, kOfSessions},
     {"page-in", Verb::kPageIn, kOfSessions},
@@ -93,6 +94,7 @@ constexpr ActionInfo kActions[] = {
     {Verb::kPolicy, "rollback", false}, {Verb::kPolicy, "remove", true},
     {Verb::kPolicy, "list", false},     {Verb::kProgram, "add", true, true},
     {Verb::kProgram, "list", false},    {Verb::kProgram, "remove", true},
+    {Verb::kServer, "upgrade", false},
 };
 
 // The words with which a verb that has actions names its object, and its actions.
@@ -109,6 +111,8 @@ ActionWords WordsOf(Verb verb) {
       return {"slice", "add, set, remove or list"};
     case Verb::kServers:
       return {"server", "add, renew, remove, cordon, uncordon, drain or list"};
+    case Verb::kServer:
+      return {"server", "upgrade"};
     case Verb::kPolicy:
       return {"policy", "list, load, check, swap, rollback or remove"};
     case Verb::kProgram:
@@ -362,7 +366,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   const bool takes_session = ActsOnSessions(line.verb) && line.rest.size() == 1;
   const bool takes_command = line.verb == Verb::kHelp && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers ||
-      line.verb == Verb::kPolicy || line.verb == Verb::kSlice || line.verb == Verb::kProgram) {
+      line.verb == Verb::kPolicy || line.verb == Verb::kSlice || line.verb == Verb::kProgram ||
+      line.verb == Verb::kServer) {
     if (auto status = TakeAction(&line); !status.ok()) return status;
   } else if (!takes_program && !takes_session && !takes_command && line.verb != Verb::kServe &&
              line.verb != Verb::kKeepLease && line.verb != Verb::kMigrate && !line.rest.empty()) {

@@ -28,6 +28,7 @@ enum class Verb {
   kMigrate,
   kSlice,
   kServers,
+  kServer,
   kReplace,
   kPageOut,
   kPageIn,
@@ -45,7 +46,8 @@ enum class Verb {
 
 struct CommandLine {
   Verb verb = Verb::kHelp;
-  // The action of kTenant, kLease, kSlice, kServers, kPolicy and kProgram: "add", "list", ...
+  // The action of kTenant, kLease, kSlice, kServer, kServers, kPolicy and kProgram: "add", "list",
+  // ...
   std::string action;
   // The value of --endpoint; empty when it was not given.
   std::string endpoint;

@@ -74,6 +74,13 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    the file
   warpline replace [SESSIONS]      replace the workers of sessions of a server, such as after an
                                    upgrade
+  warpline server upgrade [--to=PATH] [--force]
+                                   have another version of a server's program take its place
+                                   (warpline serve --upgrades). Sessions come to rest and go on
+                                   there; if it does not start, the former version goes on. PATH is
+                                   a warpline-server or the folder of a bundle; without it, it is
+                                   the file at the server's own path. A server with sessions that
+                                   cannot go on stays as it is; with --force those sessions end
   warpline revoke SESSIONS [--reason=WHY]
                                    end sessions of a server now; their programs get
                                    CUDA_ERROR_NOT_PERMITTED
@@ -194,8 +201,8 @@ change or list tenants and leases want the operator's credential. It is in the f
 WARPLINE_OPERATOR_CREDENTIAL_FILE, else in operator.credential in the state folder of your own
 scheduler or of the service.
 
-ps, top, stat, policy, trace, replace, page-out, page-in, suspend, resume, limit and revoke are for a
-server's operator: the server's own user or root, on its host. They find the server's admin socket themselves
+ps, top, stat, policy, trace, server, replace, page-out, page-in, suspend, resume, limit and revoke
+are for a server's operator: the server's own user or root, on its host. They find the server's admin socket themselves
 (warpline serve --admin_socket=PATH); if that socket is forwarded from another host, E is
 unix:/PATH. Under `warpline run`, or with a tenant's credential at a scheduler, ps, top and stat
 show that lease or tenant only.
@@ -208,17 +215,18 @@ struct Paragraph {
 };
 constexpr Paragraph kParagraphs[] = {
     {"E is host:port",
-     "run hold ps top devices stat servers lease migrate slice tenant policy trace replace "
+     "run hold ps top devices stat servers lease migrate slice tenant policy trace server replace "
      "page-out page-in suspend resume limit revoke"},
     {"SESSIONS is", "replace page-out page-in suspend resume limit revoke"},
     {"LIMITS are", "tenant"},
     {"SHAPE is", "slice"},
     {"DIR is the", "audit"},
     {"A server or scheduler with TLS",
-     "run hold ps top devices stat servers lease migrate slice tenant audit policy trace replace "
+     "run hold ps top devices stat servers lease migrate slice tenant audit policy trace server "
+     "replace "
      "page-out page-in suspend resume limit revoke"},
     {"ps, top, stat,",
-     "ps top stat policy trace replace page-out page-in suspend resume limit revoke"},
+     "ps top stat policy trace server replace page-out page-in suspend resume limit revoke"},
 };
 
 bool IsAbout(absl::string_view paragraph, const std::string& command) {

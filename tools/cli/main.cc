@@ -37,6 +37,7 @@
 #include "tools/cli/text.h"
 #include "tools/cli/top.h"
 #include "tools/cli/trace.h"
+#include "tools/cli/upgrade.h"
 
 namespace warpline::cli {
 namespace {
@@ -194,6 +195,8 @@ int Main(const std::vector<std::string>& args) {
       return Print(Operate(*line, Endpoint(*line, kDefaultSchedulerEndpoint)));
     case Verb::kMigrate:
       return Migrate(*line, Endpoint(*line, kDefaultSchedulerEndpoint));
+    case Verb::kServer:
+      return UpgradeServer(*line, Endpoint(*line));
     case Verb::kReplace:
       return ActOnSessions(*line, warpline_internal::ReplaceRequest::REPLACE, "replaced");
     case Verb::kPageOut:

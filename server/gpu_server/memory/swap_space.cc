@@ -68,17 +68,29 @@ SwapSpace::SwapSpace(std::vector<Block> blocks, uint64_t bytes)
   for (const Block& block : blocks_) taken_.emplace_back(block.bytes / kGranule, false);
 }
 
-absl::StatusOr<std::unique_ptr<SwapSpace>> SwapSpace::Open(uint64_t bytes, int threads) {
-  const std::optional<uint64_t> available = AvailableBytes();
-  if (available.has_value() && bytes > *available) {
-    // It would give them, and then end programs for want of memory.
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "of the ", bytes, " bytes to move device memory to the host has ", *available));
-  }
+absl::StatusOr<std::unique_ptr<SwapSpace>> SwapSpace::Open(uint64_t bytes, int threads,
+                                                           std::vector<UniqueFd> former) {
   bytes = (bytes + kGranule - 1) / kGranule * kGranule;
   std::vector<Block> blocks;
+  uint64_t had = 0;
+  for (UniqueFd& fd : former) {
+    const auto size = SealedBytes(fd.get());
+    if (!size.ok()) return size.status();
+    if (*size == 0 || *size > kBlockBytes || *size % kGranule != 0) {
+      return absl::InvalidArgumentError("not a block of host memory for what is moved");
+    }
+    had += *size;
+    blocks.push_back({std::move(fd), *size});
+  }
+  bytes = std::max(bytes, had);
+  const std::optional<uint64_t> available = AvailableBytes();
+  if (available.has_value() && bytes - had > *available) {
+    // It would give them, and then end programs for want of memory.
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "of the ", bytes - had, " bytes to move device memory to the host has ", *available));
+  }
   std::vector<std::pair<int, uint64_t>> sizes;
-  for (uint64_t left = bytes; left > 0; left -= blocks.back().bytes) {
+  for (uint64_t left = bytes - had; left > 0; left -= blocks.back().bytes) {
     const uint64_t size = std::min(left, kBlockBytes);
     auto fd = NewSealedMemory("warpline-swap", size);
     if (!fd.ok()) return fd.status();
@@ -120,8 +132,43 @@ absl::StatusOr<SwapSpace::Place> SwapSpace::Take(uint64_t bytes) {
   return place;
 }
 
+absl::StatusOr<SwapSpace::Place> SwapSpace::TakeAt(std::vector<Extent> extents) {
+  const auto granules = [](uint64_t bytes) {
+    return static_cast<std::ptrdiff_t>(bytes / kGranule);
+  };
+  Place place;
+  MutexLock lock(&mu_);
+  for (const Extent& extent : extents) {
+    if (extent.block >= taken_.size() || extent.bytes == 0 || extent.offset % kGranule != 0 ||
+        extent.bytes % kGranule != 0 || extent.offset > blocks_[extent.block].bytes ||
+        extent.bytes > blocks_[extent.block].bytes - extent.offset) {
+      return absl::InvalidArgumentError("there is no such host memory for what is moved");
+    }
+  }
+  // They are given back after an error.
+  std::vector<Extent> so_far;
+  for (const Extent& extent : extents) {
+    const auto begin = taken_[extent.block].begin() + granules(extent.offset);
+    const auto end = begin + granules(extent.bytes);
+    if (std::find(begin, end, true) != end) {
+      GiveBackLocked(so_far);
+      return absl::InvalidArgumentError("host memory for what is moved is taken twice");
+    }
+    std::fill(begin, end, true);
+    free_bytes_ -= extent.bytes;
+    so_far.push_back(extent);
+  }
+  place.space_ = this;
+  place.extents_ = std::move(extents);
+  return place;
+}
+
 void SwapSpace::GiveBack(const std::vector<Extent>& extents) {
   MutexLock lock(&mu_);
+  GiveBackLocked(extents);
+}
+
+void SwapSpace::GiveBackLocked(const std::vector<Extent>& extents) {
   for (const Extent& extent : extents) {
     const auto begin =
         taken_[extent.block].begin() + static_cast<std::ptrdiff_t>(extent.offset / kGranule);

@@ -49,12 +49,17 @@ class SwapSpace {
   };
 
   // Takes `bytes`, rounded up to the granule, from the system: RESOURCE_EXHAUSTED when it does not
-  // have that. `threads` take pages at a time.
-  static absl::StatusOr<std::unique_ptr<SwapSpace>> Open(uint64_t bytes, int threads);
+  // have that. `threads` take pages at a time. The blocks of `former`, a space of another process,
+  // become the first blocks of this one, with what they hold, and count towards `bytes`; they stay
+  // if there are more. INVALID_ARGUMENT for descriptors that are no such blocks.
+  static absl::StatusOr<std::unique_ptr<SwapSpace>> Open(uint64_t bytes, int threads,
+                                                         std::vector<UniqueFd> former = {});
 
   // Gives `bytes`, a multiple of the granule, in as few extents as there can be.
   // RESOURCE_EXHAUSTED when less is free.
   absl::StatusOr<Place> Take(uint64_t bytes);
+  // Gives exactly these. INVALID_ARGUMENT when a part of them is not there, or is not free.
+  absl::StatusOr<Place> TakeAt(std::vector<Extent> extents);
 
   uint64_t bytes() const { return bytes_; }
   uint64_t free_bytes() const;
@@ -70,6 +75,7 @@ class SwapSpace {
 
   SwapSpace(std::vector<Block> blocks, uint64_t bytes);
   void GiveBack(const std::vector<Extent>& extents);
+  void GiveBackLocked(const std::vector<Extent>& extents) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::vector<Block> blocks_;
   const uint64_t bytes_;

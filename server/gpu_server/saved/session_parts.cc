@@ -128,8 +128,11 @@ std::string BitsOf(const std::vector<bool>& used) {
   return bits;
 }
 
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<AwayMemory>> TakeMemory(const SavedSession& manifest,
-                                                       SwapSpace* space) {
+                                                       const SwapSpace* space,
+                                                       const PlaceTaker& take) {
   uint64_t bytes = 0;
   for (const auto& range : manifest.range()) {
     if (range.bytes() == 0 || range.bytes() % SwapSpace::kGranule != 0 ||
@@ -151,18 +154,25 @@ absl::StatusOr<std::shared_ptr<AwayMemory>> TakeMemory(const SavedSession& manif
     return absl::FailedPreconditionError(
         "the server has no host memory for sessions of other servers (--swap_host)");
   }
-  auto place = space->Take(away->held_bytes());
-  if (!place.ok()) {
+  auto place = take(away->held_bytes());
+  if (absl::IsResourceExhausted(place.status())) {
     return absl::ResourceExhaustedError(
         absl::StrCat(away->held_bytes(), " bytes of the session do not fit into --swap_host: ",
                      std::string(place.status().message())));
   }
+  if (!place.ok()) return place.status();
+  uint64_t taken = 0;
+  for (const SwapSpace::Extent& extent : place->extents()) taken += extent.bytes;
+  if (taken != away->held_bytes()) return Malformed(kMemory, "it is of another size");
   away->place = *std::move(place);
   return away;
 }
 
+namespace {
+
 absl::Status ReadMemory(PartSource* from, SwapSpace* space, SessionCut* cut) {
-  auto away = TakeMemory(cut->manifest, space);
+  auto away =
+      TakeMemory(cut->manifest, space, [space](uint64_t bytes) { return space->Take(bytes); });
   if (!away.ok()) return away.status();
   absl::Status read = from->Begin(kMemory);
   if (*away != nullptr) {

@@ -13,6 +13,8 @@
 #define WARPLINE_SERVER_GPU_SERVER_SAVED_SESSION_PARTS_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -67,6 +69,14 @@ class PartSource {
 // Returns OK for the manifest of a session that this server may be able to go on with.
 // FAILED_PRECONDITION for another format, INVALID_ARGUMENT for what no server writes.
 absl::Status CheckManifest(const warpline_internal::SavedSession& manifest);
+// Takes host memory of so many bytes.
+using PlaceTaker = std::function<absl::StatusOr<SwapSpace::Place>(uint64_t bytes)>;
+// Returns the host memory for the device memory of a session, which `take` gives; null for a
+// session without any. INVALID_ARGUMENT for what no server says, FAILED_PRECONDITION where `space`
+// is null; otherwise errors of `take`.
+absl::StatusOr<std::shared_ptr<AwayMemory>> TakeMemory(
+    const warpline_internal::SavedSession& manifest, const SwapSpace* space,
+    const PlaceTaker& take);
 // Completes `cut->manifest`, so that it tells of all parts. Called before AddParts().
 void DescribeParts(SessionCut* cut);
 // Gives all parts to `to`. `space` has the cut's memory; null where it has none.

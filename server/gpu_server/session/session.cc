@@ -230,7 +230,7 @@ void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
 
 void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                            HostSegments::Answer answer) {
-  if (handing_over()) {
+  if (handing_over() || barred_.load(std::memory_order_acquire)) {
     held_requests_.push_back([this, request, answer = std::move(answer)] {
       control_loop.AssertOnLoop();
       OnHostMemory(request, answer);

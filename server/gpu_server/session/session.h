@@ -172,6 +172,15 @@ class Session : public SessionControl,
     kOtherServer,  // One that runs now, maybe on another host.
   };
   void Save(Heir heir, absl::Duration deadline, Saved saved) RUNS_ON(control_loop);
+  // Returns what it has that would be lost, or would be in the way; empty for nothing.
+  std::string WhyNotSaved(Heir heir) RUNS_ON(control_loop);
+  bool opening() const RUNS_ON(control_loop) {
+    return state_ == State::kQueued || state_ == State::kOpening;
+  }
+  // It is open, or about to be again.
+  bool Serving() const RUNS_ON(control_loop) {
+    return state_ == State::kOpen || state_ == State::kReplacing || state_ == State::kSuspended;
+  }
   // Ends the session here, once its heir has it. After an error it goes on. Returns false if it has
   // ended meanwhile, or its client is gone: nobody is to go on with it.
   bool EndSaved(const absl::Status& written) RUNS_ON(control_loop);
@@ -185,7 +194,14 @@ class Session : public SessionControl,
   bool handing_over() const { return handing_over_.load(std::memory_order_acquire); }
   // Thread-safe. The session cannot be resumed for now: it is being saved, or its client has memory
   // of it that has to come first.
-  bool away() const { return handing_over() || awaits_memory_.load(std::memory_order_acquire); }
+  bool away() const {
+    return handing_over() || barred_.load(std::memory_order_acquire) ||
+           awaits_memory_.load(std::memory_order_acquire);
+  }
+  // Nothing that its client wants is done between these two: it has been adopted, but another
+  // server may still go on with it in place of this one. Before Adopt(), and once.
+  void Bar() RUNS_ON(control_loop) { barred_.store(true, std::memory_order_release); }
+  void LetIn() RUNS_ON(control_loop);
   // The client hands over memory that a former server shared with it. kInvalidValue for memory that
   // this was not, kOutOfMemory beyond a quota.
   HostSegments::Result TakeShared(const warpline_internal::HostMemoryRequest& request,
@@ -329,10 +345,6 @@ class Session : public SessionControl,
   bool Began() const RUNS_ON(control_loop) {
     return state_ != State::kWaiting && state_ != State::kQueued && state_ != State::kOpening;
   }
-  // The session is open or about to be again.
-  bool Serving() const RUNS_ON(control_loop) {
-    return state_ == State::kOpen || state_ == State::kReplacing || state_ == State::kSuspended;
-  }
   // Something of an open session is done on the loop. `body` is not called, and the request is
   // done, when the session is not open any more.
   void WhileServing(std::function<void()> body);
@@ -356,7 +368,6 @@ class Session : public SessionControl,
   // Brings the memory of a suspended session back, and has another worker take over.
   void WakeUp(Paging::Done done) RUNS_ON(control_loop);
   // Saving (session_saving.cc).
-  std::string WhyNotSaved(Heir heir) RUNS_ON(control_loop);
   // Returns the host memory that it shares with its client, without that of bulk connections.
   std::vector<HostSegments::Shared> SharedWithClient() RUNS_ON(control_loop);
   // Goes on with the saving once neither the client nor a relay of it is there.
@@ -441,6 +452,7 @@ class Session : public SessionControl,
   std::map<uint64_t, warpline_internal::KeptSegment> awaited_ ABSL_GUARDED_BY(control_loop);
   std::atomic<bool> awaits_memory_{false};
   // Requests for host memory that came while the session was saved. Another server gets them again.
+  std::atomic<bool> barred_{false};
   std::vector<std::function<void()>> held_requests_ ABSL_GUARDED_BY(control_loop);
   bool outlives_ ABSL_GUARDED_BY(control_loop) = false;  // It was saved.
   // Shown to the next server, where leases are a scheduler's.

@@ -27,7 +27,8 @@ uint64_t HostMemoryLimit(uint64_t configured) {
 }
 
 SessionHostOptions WithSocket(SessionHostOptions options) {
-  options.session.keeps_tokens = options.saved != nullptr && options.leases->options().required;
+  options.session.keeps_tokens =
+      (options.saved != nullptr || options.upgrades) && options.leases->options().required;
   std::string& name = options.session.host_memory_socket;
   if (name.empty()) name = HostMemoryPort::NewName();
   return options;
@@ -224,6 +225,8 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
       refusal = absl::UnavailableError("the server cannot write its audit's record");
     } else if (draining_) {
       refusal = absl::UnavailableError("the server is shutting down");
+    } else if (held_) {
+      refusal = absl::UnavailableError("the server is being upgraded, and is back in a moment");
     } else if (live_ + static_cast<int>(away_.size()) >= options_.max_sessions) {
       refusal = NoRoom(absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
     } else {

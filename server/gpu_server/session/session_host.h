@@ -82,6 +82,8 @@ struct SessionHostOptions {
   KeyedLogBudgetOptions log = ServerLogOptions();
   // Where sessions outlive the server; null for nowhere.
   std::unique_ptr<SavedSessions> saved;
+  // Sessions are passed on to the next version of the server.
+  bool upgrades = false;
 };
 
 // One device in a HostSnapshot.
@@ -164,6 +166,24 @@ class SessionHost : public Acceptor,
   // Saves all sessions that can outlive the server, and ends them here; the others go on. Each has
   // `deadline` to come to rest. Returns when that is done, with how many were saved.
   int SaveAll(absl::Duration deadline);
+  // Brings all sessions to rest so that the next version of the server can go on with them, each
+  // within `deadline`. Until EndCut() their clients wait, and new sessions are refused. Where one
+  // cannot, all go on, and the error says why: FAILED_PRECONDITION for what it has that would be
+  // lost, before anything is done; otherwise Session::Save()'s. With `force` the others are
+  // returned all the same. Blocks.
+  absl::StatusOr<std::vector<SessionCut>> CutAll(absl::Duration deadline, bool force);
+  // Ends the sessions that CutAll() returned, since another server has them, or after an error has
+  // them go on. Blocks.
+  void EndCut(const absl::Status& passed);
+  // Sessions come from the version before: their clients are told to wait from now on. Once, before
+  // there are sessions.
+  void ExpectPassed(const std::vector<SessionCut>& cuts);
+  // Takes them over, and returns how many; all is done in them as if there were no clients until
+  // LetPassedIn(). One whose lease
+  // is not known yet is tried again until `give_up`. One that cannot go on is an error if it must
+  // be `all`, and is otherwise lost. Blocks. Once, on the same thread as the other two.
+  absl::StatusOr<uint32_t> AdoptPassed(std::vector<SessionCut> cuts, bool all, absl::Time give_up);
+  void LetPassedIn();
   // Leases move to and from this server until StopMoves(), which ends moves that are under way.
   void StartMoves(MoveServices services);
   void StopMoves();
@@ -184,6 +204,7 @@ class SessionHost : public Acceptor,
   int sessions() const;
   HostSnapshot Snapshot();
   const ServerCounters& counters() const { return books_.counters; }
+  const std::string& host_memory_socket() const { return options_.session.host_memory_socket; }
   // Null where sessions share devices as the driver has it.
   dispatch::Dispatcher* dispatcher() const { return options_.dispatcher.get(); }
   // Null where no module images are kept.
@@ -283,7 +304,7 @@ class SessionHost : public Acceptor,
   // Reads and takes over a session, or tries again before `give_up`.
   void RestoreOne(uint64_t id, absl::Time give_up);
   absl::Status AdoptOne(SessionCut cut) RUNS_ON(control_loop);
-  absl::Status AdoptAs(uint64_t id, LeaseMembership membership, SessionCut cut)
+  absl::Status AdoptAs(uint64_t id, LeaseMembership membership, SessionCut cut, bool barred = false)
       RUNS_ON(control_loop);
   // Its client does not look for it here any more.
   void ForgetNumber(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -292,6 +313,14 @@ class SessionHost : public Acceptor,
   void OnDisk(std::function<void()> body);
   // The server is about to end.
   bool Leaves() const;
+
+  // Upgrades (session_host_upgrading.cc).
+  struct Cutting;
+  void HoldNewSessions(bool hold);
+  void AwaitOpened(absl::Time deadline);
+  // Returns OK if all sessions may be cut; otherwise why not.
+  absl::Status CheckCuts();
+  absl::Status AdoptWhenItMay(SessionCut cut, absl::Time give_up);
 
   // Moving (session_host_moving.cc).
   struct Moving;
@@ -358,11 +387,14 @@ class SessionHost : public Acceptor,
   mutable Mutex mu_;
   CondVar idle_;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  // Sessions are passed on to another server, which new ones have to wait for.
+  bool held_ ABSL_GUARDED_BY(mu_) = false;
   int live_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
   // Those of sessions_, for channels' loops.
   std::map<uint64_t, std::shared_ptr<Session>> known_ ABSL_GUARDED_BY(mu_);
-  // Those in the folder of saved sessions, with their secrets.
+  // Those in the folder of saved sessions, and those that another version of the server has or had,
+  // with their secrets.
   std::map<uint64_t, std::string> away_ ABSL_GUARDED_BY(mu_);
   // The numbers, by their secrets, of sessions that other servers had: their clients may know them
   // by other numbers.
@@ -377,6 +409,10 @@ class SessionHost : public Acceptor,
   int arriving_ ABSL_GUARDED_BY(mu_) = 0;
 
   std::map<uint64_t, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(control_loop);
+  // Those of CutAll() that are at rest, with their secrets.
+  std::vector<std::pair<uint64_t, std::string>> cut_ ABSL_GUARDED_BY(control_loop);
+  // Those of AdoptPassed(), of the thread that called it.
+  std::vector<uint64_t> passed_;
   // Those of saved sessions, whose leases are not idle.
   std::vector<LeaseMembership> kept_ ABSL_GUARDED_BY(control_loop);
   std::vector<int> sessions_on_device_ ABSL_GUARDED_BY(control_loop);

@@ -214,7 +214,8 @@ absl::Status SessionHost::AdoptOne(SessionCut cut) {
   return AdoptAs(id, *std::move(membership), std::move(cut));
 }
 
-absl::Status SessionHost::AdoptAs(uint64_t id, LeaseMembership membership, SessionCut cut) {
+absl::Status SessionHost::AdoptAs(uint64_t id, LeaseMembership membership, SessionCut cut,
+                                  bool barred) {
   std::shared_ptr<Session> session;
   {
     MutexLock lock(&mu_);
@@ -230,6 +231,7 @@ absl::Status SessionHost::AdoptAs(uint64_t id, LeaseMembership membership, Sessi
     numbers_[cut.manifest.secret()] = id;
   }
   sessions_.emplace(id, session);
+  if (barred) session->Bar();
   return session->Adopt(std::move(cut));
 }
 

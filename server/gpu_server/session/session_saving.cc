@@ -274,6 +274,13 @@ bool Session::EndSaved(const absl::Status& written) {
 
 // --- Goes on.
 
+void Session::LetIn() {
+  barred_.store(false, std::memory_order_release);
+  const auto held = std::exchange(held_requests_, {});
+  if (!Serving()) return;
+  for (const auto& request : held) request();
+}
+
 absl::Status Session::Adopt(SessionCut cut) {
   const absl::Status adopted = TryAdopt(std::move(cut));
   if (!adopted.ok()) End(absl::StrCat("not taken over: ", adopted.ToString()));
