@@ -87,6 +87,7 @@ absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
 constexpr char kAddressesThing[] = "addresses";     // The listener's, with commas.
 constexpr char kNameThing[] = "name";               // The scheduler's for this server.
 constexpr char kHostMemoryThing[] = "host-memory";  // SessionOptions::host_memory_socket.
+constexpr char kGroupsThing[] = "cgroup";           // Jailer::cgroup().
 constexpr char kBlocksThing[] = "blocks";           // Those of SwapSpace, in their order.
 constexpr char kSessionThing[] = "session";         // PassedSession.
 
@@ -357,6 +358,12 @@ absl::Status GpuServer::Compose() {
   auto audit = audit::OpenAudit(options_.audit);
   if (!audit.ok()) return audit.status();
   audit_ = *std::move(audit);
+  if (parent_ != nullptr) {
+    // The version before has moved both into a group below the one that is to be managed.
+    const std::string managed = parent_->TextOf(kGroupsThing);
+    if (options_.jail.cgroup == "auto" && !managed.empty()) options_.jail.cgroup = managed;
+    options_.jail.companion = getppid();
+  }
   jailer_ = std::make_unique<jail::Jailer>(options_.jail);
   auto launcher = StartSupervisor(options_.device);
   if (!launcher.ok()) return launcher.status();
@@ -730,6 +737,7 @@ absl::Status GpuServer::KeepAll(std::vector<SessionCut>* cuts) {
       parent_->Keep(kAddressesThing, absl::StrJoin(listener_->addresses(), ","), {});
   if (kept.ok()) kept = parent_->Keep(kNameThing, leases_->options().server_name, {});
   if (kept.ok()) kept = parent_->Keep(kHostMemoryThing, host_->host_memory_socket(), {});
+  if (kept.ok()) kept = parent_->Keep(kGroupsThing, jailer_->cgroup(), {});
   for (size_t begin = 0; kept.ok() && begin < swap_->blocks(); begin += kMaxPacketFds) {
     std::vector<int> fds;
     for (size_t i = begin; i < std::min(swap_->blocks(), begin + kMaxPacketFds); ++i) {

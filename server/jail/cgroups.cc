@@ -74,20 +74,26 @@ absl::StatusOr<std::unique_ptr<Cgroups>> Cgroups::Manage(const std::string& fold
   return std::unique_ptr<Cgroups>(new Cgroups(folder, *std::move(controllers)));
 }
 
-absl::StatusOr<std::unique_ptr<Cgroups>> Cgroups::ManageOwn(const std::string& root) {
+absl::StatusOr<std::unique_ptr<Cgroups>> Cgroups::ManageOwn(pid_t companion,
+                                                            const std::string& root) {
   const std::string group = OwnGroup(root);
   if (group.empty()) return absl::FailedPreconditionError("the host has no cgroup v2");
   const std::string folder = absl::StrCat(root, "/sys/fs/cgroup", group == "/" ? "" : group);
   if (access((folder + "/cgroup.subtree_control").c_str(), W_OK) != 0) {
     return absl::FailedPreconditionError(absl::StrCat("no right to manage ", folder));
   }
-  if (Words(folder + "/cgroup.procs") != std::vector<std::string>{absl::StrCat(getpid())}) {
+  std::vector<std::string> movers = {absl::StrCat(getpid())};
+  if (companion != 0) movers.push_back(absl::StrCat(companion));
+  for (const std::string& process : Words(folder + "/cgroup.procs")) {
+    if (std::find(movers.begin(), movers.end(), process) != movers.end()) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("the server is not alone in its group ", folder));
   }
   const std::string own = folder + "/server";
   absl::Status status = MakeFolder(own);
-  if (status.ok()) status = WriteSystemFile(own + "/cgroup.procs", absl::StrCat(getpid()));
+  for (const std::string& process : movers) {
+    if (status.ok()) status = WriteSystemFile(own + "/cgroup.procs", process);
+  }
   if (!status.ok()) return status;
   auto groups = Manage(folder);
   // Not every host has the file.

@@ -50,14 +50,17 @@ class Cgroups {
   static absl::StatusOr<std::unique_ptr<Cgroups>> Manage(const std::string& folder);
 
   // Takes over the group that this process is in, by itself and with the right to; the process
-  // moves down into the group "server". FAILED_PRECONDITION says what is in the way. `root` is
-  // where /proc and /sys lie, for tests.
-  static absl::StatusOr<std::unique_ptr<Cgroups>> ManageOwn(const std::string& root = "");
+  // moves down into the group "server". FAILED_PRECONDITION says what is in the way. A process
+  // `companion` may be in the group, too, and moves along; 0 for none. `root` is where /proc and
+  // /sys lie, for tests.
+  static absl::StatusOr<std::unique_ptr<Cgroups>> ManageOwn(pid_t companion,
+                                                            const std::string& root = "");
 
   // Makes a group. Limits whose controller is not there are left out.
   absl::StatusOr<std::unique_ptr<Cgroup>> NewGroup(const std::string& name,
                                                    const GroupLimits& limits) const;
 
+  const std::string& folder() const { return folder_; }
   // Such as "memory cpu".
   const std::string& controllers() const { return controllers_; }
 

@@ -46,7 +46,7 @@ class CgroupsTest : public testing::Test {
 };
 
 TEST_F(CgroupsTest, TheServerMovesDownAndGivesControllersOn) {
-  auto groups = Cgroups::ManageOwn(root_);
+  auto groups = Cgroups::ManageOwn(0, root_);
   ASSERT_TRUE(groups.ok()) << groups.status();
   EXPECT_EQ((*groups)->controllers(), "memory cpu pids");
   EXPECT_EQ(Get(group_ + "/server/cgroup.procs"), absl::StrCat(getpid()));
@@ -54,7 +54,7 @@ TEST_F(CgroupsTest, TheServerMovesDownAndGivesControllersOn) {
 }
 
 TEST_F(CgroupsTest, AGroupHasItsLimits) {
-  auto groups = Cgroups::ManageOwn(root_);
+  auto groups = Cgroups::ManageOwn(0, root_);
   ASSERT_TRUE(groups.ok()) << groups.status();
   MakeGroup(group_ + "/worker.1");
   auto group = (*groups)->NewGroup("worker.1", {.memory_bytes = 1 << 30, .tasks = 77});
@@ -79,12 +79,22 @@ TEST_F(CgroupsTest, WithoutAControllerItsLimitIsLeftOut) {
 
 TEST_F(CgroupsTest, AGroupWithOthersInItIsNotTakenOver) {
   Put(group_ + "/cgroup.procs", absl::StrCat("1\n", getpid(), "\n"));
-  EXPECT_EQ(Cgroups::ManageOwn(root_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Cgroups::ManageOwn(0, root_).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(CgroupsTest, ACompanionMovesAlong) {
+  Put(group_ + "/cgroup.procs", absl::StrCat("4711\n", getpid(), "\n"));
+  EXPECT_EQ(Cgroups::ManageOwn(4712, root_).status().code(), absl::StatusCode::kFailedPrecondition);
+  const auto groups = Cgroups::ManageOwn(4711, root_);
+  ASSERT_TRUE(groups.ok()) << groups.status();
+  // The last one that was written.
+  EXPECT_EQ(Get(group_ + "/server/cgroup.procs"), "4711");
+  EXPECT_EQ((*groups)->folder(), group_);
 }
 
 TEST_F(CgroupsTest, TheFirstVersionIsNotEnough) {
   Put(root_ + "/proc/self/cgroup", "4:memory:/old\n");
-  EXPECT_EQ(Cgroups::ManageOwn(root_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Cgroups::ManageOwn(0, root_).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(CgroupsTest, WithoutControllersThereIsNothingToManage) {

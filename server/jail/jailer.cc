@@ -24,9 +24,10 @@ std::string Needs(const std::string& name) {
   return layer.has_value() ? SpecOf(*layer).needs : "";
 }
 
-absl::StatusOr<std::unique_ptr<Cgroups>> Manage(const std::string& cgroup) {
+absl::StatusOr<std::unique_ptr<Cgroups>> Manage(const JailerOptions& options) {
+  const std::string& cgroup = options.cgroup;
   if (cgroup == "none") return absl::FailedPreconditionError("--worker_cgroup=none");
-  return cgroup == "auto" ? Cgroups::ManageOwn() : Cgroups::Manage(cgroup);
+  return cgroup == "auto" ? Cgroups::ManageOwn(options.companion) : Cgroups::Manage(cgroup);
 }
 
 std::string Describe(const JailReport& report) {
@@ -63,7 +64,7 @@ void Cell::OnClosed(JailReport report) const {
 Jailer::Jailer(JailerOptions options)
     : options_(std::move(options)),
       uids_(options_.uids),
-      groups_(Manage(options_.cgroup)),
+      groups_(Manage(options_)),
       log_(kJailerLines) {}
 
 void Jailer::AddDevice(int ordinal, const std::string& pci_bus_id) {

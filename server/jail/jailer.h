@@ -28,6 +28,8 @@ struct JailerOptions {
   UidRange uids;
   // The cgroup to manage: a folder; "auto", the server's own where it is delegated; or "none".
   std::string cgroup = "none";
+  // A process that may be in the server's own group, too, and moves with it; 0 for none.
+  pid_t companion = 0;
   GroupLimits limits = {};
 };
 
@@ -80,6 +82,9 @@ class Jailer {
   explicit Jailer(JailerOptions options);
   Jailer(const Jailer&) = delete;
   Jailer& operator=(const Jailer&) = delete;
+
+  // Returns the folder of the groups that it manages; empty for none.
+  std::string cgroup() const { return groups_.ok() ? (*groups_)->folder() : ""; }
 
   // Says where on the PCI bus a device of the server's is, once that is known; empty for one that
   // is no GPU. Before anything else is asked for with this device.

@@ -261,7 +261,7 @@ absl::Status SessionHost::TakeMove(const std::string& peer,
   }
   {
     MutexLock lock(&mu_);
-    if (draining_ || moves_with_ == nullptr) {
+    if (draining_ || held_ || moves_with_ == nullptr) {
       return absl::UnavailableError("the server is shutting down");
     }
     // Sessions that rest here may be older than those that come.

@@ -219,7 +219,7 @@ absl::Status SessionHost::AdoptAs(uint64_t id, LeaseMembership membership, Sessi
   std::shared_ptr<Session> session;
   {
     MutexLock lock(&mu_);
-    if (draining_) return absl::UnavailableError("the server is shutting down");
+    if (draining_ || held_) return absl::UnavailableError("the server is shutting down");
     if (live_ >= options_.max_sessions) {
       return absl::ResourceExhaustedError("the server has as many sessions as it may have");
     }

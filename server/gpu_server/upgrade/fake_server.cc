@@ -1,7 +1,8 @@
 // Stands for a server in tests of its parent. It counts in a file that each version passes on to
 // the next one, says what becomes of it in the file LOG, and fails where it is told to:
 //
-//   fake_server LOG NAME [hangs_in_check|ends_in_check|hangs|ends|ends_in_pass_on|cannot_keep]
+//   fake_server LOG NAME
+//   [hangs_in_check|ends_in_check|hangs|ends|ends_in_pass_on|cannot_keep|stays_behind]
 //               [--check_config]
 #include <signal.h>
 #include <unistd.h>
@@ -77,6 +78,7 @@ int main(int argc, char** argv) {
     if (is("cannot_keep")) kept = link->Keep("more", std::string(1u << 20, 'x'), {});
     if (is("ends_in_pass_on")) return 3;
     if (kept.ok()) kept = link->PassedOn(1);
+    if (kept.ok() && is("stays_behind")) pause();
     if (kept.ok()) return 0;
     Say("stays");
     link->Stay(kept);

@@ -273,6 +273,7 @@ void ServerParent::OnPassedOn(const PassedOn& passed) {
   }
   report_.set_sessions(passed.sessions());
   passed_on_ = true;
+  deadline_ = SteadyNow() + options_.trial_limit;
   ToServer message;
   message.mutable_kept_all();
   TellServer(message);
@@ -352,6 +353,8 @@ void ServerParent::OnServerEnded() {
 void ServerParent::OnDeadline() {
   deadline_ = absl::InfiniteFuture();
   if (phase_ == Phase::kChecking) return EndCheck("its check of the flags does not end");
+  // It has passed on everything, and does not end.
+  if (phase_ == Phase::kPassingOn) return server_.process->Kill();
   if (phase_ == Phase::kTrial) {
     return StartAgain(absl::StrCat("it did not take over the sessions within ",
                                    absl::FormatDuration(options_.trial_limit)));

@@ -36,7 +36,8 @@ namespace warpline::server {
 struct ServerParentOptions {
   std::string program;  // Absolute.
   std::vector<std::string> args;
-  // For the check of a program, and for a server to take over what was kept.
+  // For the check of a program; for a server to end that has passed on everything, and for one to
+  // take it over.
   absl::Duration check_limit = absl::Seconds(30);
   absl::Duration trial_limit = absl::Seconds(60);
   // The former server is started so often again, with pauses that double.

@@ -142,6 +142,16 @@ TEST_F(ServerParentTest, GoesOnWithWhatWasKeptWhenTheServerEndsAmidst) {
   Await("b starts upgrade=1 rolled_back=1 count=1 text=as it was\nb serves\n");
 }
 
+TEST_F(ServerParentTest, AServerThatHasPassedOnEverythingIsNotWaitedForForever) {
+  options_.trial_limit = absl::Milliseconds(500);
+  Install("a", "stays_behind");
+  Begin();
+  Await(kFirst);
+  Install("b");
+  Upgrade();
+  Await("b starts upgrade=1 rolled_back=0 count=1 text=as it was\nb serves\n");
+}
+
 TEST_F(ServerParentTest, AServerStaysWhereNotAllWasKept) {
   Install("a", "cannot_keep");
   Begin();
