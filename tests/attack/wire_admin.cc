@@ -54,12 +54,14 @@ WireResult GuessTicket(const WireTarget& target) {
   return Stopped("19 tickets were not looked at");
 }
 
-// What there is on a scheduler or a supervisor, asked of a server.
+// Methods of a scheduler, of a supervisor and of the server's operator, asked of a server as a
+// client.
 WireResult OthersMethods(const WireTarget& target) {
   for (const char* const method :
        {"/warpline_internal.Scheduler/Revoke", "/warpline_internal.Scheduler/Report",
         "/warpline_internal.Scheduler/PutTenant", "/warpline_internal.Admin/Shutdown",
-        "/warpline_internal.Supervisor/Start", "/a/b/c"}) {
+        "/warpline_internal.Admin/Policy", "/warpline_internal.Admin/Trace",
+        "/warpline_internal.Admin/Upgrade", "/warpline_internal.Supervisor/Start", "/a/b/c"}) {
     const WireResult judged = JudgeCall(Call(target, method, ""));
     if (judged.outcome != WireOutcome::kStopped) {
       return Succeeded(absl::StrCat(method, ": ", judged.detail));
