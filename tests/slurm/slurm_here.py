@@ -22,6 +22,8 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "s
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
 # The words of slurmctld when a node has told it of itself.
 REGISTERED = "_slurm_rpc_node_registration complete for"
+# So often Slurm is started, with other ports each time.
+TRIES = 5
 # States that a job does not leave.
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY")
 
@@ -46,12 +48,12 @@ class Slurm:
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         user = pwd.getpwuid(os.geteuid()).pw_name
-        wanted = {
+        self.conf = self.folder / "slurm.conf"
+        self._wanted = {
             "ClusterName": "test", "SlurmctldHost": "%s(127.0.0.1)" % self.node,
             "SlurmUser": user, "SlurmdUser": user,
             "AuthType": "auth/munge", "AuthInfo": "socket=%s" % (self.folder / "munge/socket"),
             "CredType": "cred/munge",
-            "SlurmctldPort": local_server.free_port(), "SlurmdPort": local_server.free_port(),
             "StateSaveLocation": self.folder / "controller", "SlurmdSpoolDir": self.folder / "node",
             "SlurmctldPidFile": self.folder / "controller.pid", "SlurmdPidFile": self.folder / "node.pid",
             "SlurmctldDebug": "debug2", "MailProg": "/bin/true", "MpiDefault": "none", "SwitchType": "switch/none",
@@ -61,11 +63,13 @@ class Slurm:
             # So many jobs at a time, whatever this machine has.
             "SlurmdParameters": "config_overrides", "ReturnToService": 2, "KillWait": 5,
             "SchedulerParameters": "sched_min_interval=0,batch_sched_delay=0", **settings}
+
+    def _write_conf(self):
+        wanted = {**self._wanted, "SlurmctldPort": local_server.free_port(), "SlurmdPort": local_server.free_port()}
         lines = ["%s=%s" % pair for pair in wanted.items()]
         lines += ["NodeName=%s NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN" % self.node,
                   "PartitionName=gpu Nodes=%s Default=YES MaxTime=INFINITE State=UP" % self.node,
                   "PartitionName=plain Nodes=%s MaxTime=INFINITE State=UP" % self.node]
-        self.conf = self.folder / "slurm.conf"
         self.conf.write_text("\n".join(lines) + "\n")
 
     def environment(self):
@@ -78,9 +82,21 @@ class Slurm:
                     "--key-file=%s" % (munge / "key"), "--pid-file=%s" % (munge / "pid"),
                     "--log-file=%s" % (munge / "log"), "--seed-file=%s" % (munge / "seed"))
         harness.wait_until((munge / "socket").exists, lambda: "munged runs: " + self.log("munged"))
-        self._start("slurmctld", "-D")
-        self.start_node()
-        return self
+        for _ in range(TRIES):
+            self._write_conf()
+            self._start("slurmctld", "-D")
+            harness.wait_until(lambda: self._ended("slurmctld") or self._controller_answers(),
+                               lambda: "the controller is there: " + self.logs())
+            if not self._ended("slurmctld") and self._try_node():
+                return self
+            # Another program has taken a port meanwhile.
+            self._end("slurmd")
+            self._end("slurmctld")
+        raise AssertionError("Slurm does not start: " + self.logs())
+
+    def _controller_answers(self):
+        return subprocess.run(["scontrol", "ping"], env=self.environment(), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, check=False).returncode == 0
 
     def __exit__(self, *_):
         for name in ("slurmd", "slurmctld", "munged"):
@@ -99,19 +115,29 @@ class Slurm:
             getattr(process, signal)()
             process.wait(harness.GIVE_UP_S)
 
+    def _ended(self, name):
+        return self._processes[name].poll() is not None
+
     def log(self, name):
-        return (self.folder / (name + ".log")).read_text(errors="replace")
+        log = self.folder / (name + ".log")
+        return log.read_text(errors="replace") if log.exists() else ""
 
     def logs(self):
         return "\n".join("%s: %s" % (name, self.log(name)[-3000:]) for name in ("slurmctld", "slurmd"))
 
     def start_node(self, *options):
         """Starts slurmd. It has told the controller of itself, and of its jobs, when this returns."""
+        assert self._try_node(*options), "slurmd has ended: " + self.logs()
+
+    def _try_node(self, *options):
         former = self.log("slurmctld").count(REGISTERED)
         self._start("slurmd", "-D", *options)
-        harness.wait_until(lambda: self.log("slurmctld").count(REGISTERED) > former,
+        harness.wait_until(lambda: self._ended("slurmd") or self.log("slurmctld").count(REGISTERED) > former,
                            lambda: "the node is there: " + self.logs())
+        if self._ended("slurmd"):
+            return False
         self.await_node("IDLE", "MIXED", "ALLOCATED")
+        return True
 
     def kill_node(self):
         """Ends slurmd as a node that loses its power; jobs' processes go on."""
