@@ -167,6 +167,8 @@ class PagingTest(PagingCase):
         with harness.server(self.installation, "--swap_host=2MiB", "--device=cpu:2") as server:
             program = harness.start_held(self.installation, server.endpoint, "both_devices",
                                          env={"CUDA_VISIBLE_DEVICES": "0,1"})
+            # Before, its memory is zeros, which take no room.
+            harness.await_work(self.installation, server.endpoint, program)
             status, output = self.warpline(server, "page-out")
             self.assertEqual(status, 1, output)
             self.assertIn("host memory", output)
