@@ -252,11 +252,14 @@ class Stage:
 
     def suspend(self, program):
         """Returns once its memory is in a file."""
-        before = self.server.log().count("memory is in a file")
-        suspended = self._operate("suspend", str(self.session_of(program)["id"]))
+        session = str(self.session_of(program)["id"])
+        # Others' memory may go to files meanwhile.
+        said = "memory is in a file session=%s " % session
+        before = self.server.log().count(said)
+        suspended = self._operate("suspend", session)
         if suspended.returncode != 0:
             raise Unprepared("it is not suspended: " + suspended.stdout[-300:])
-        self.wait_until(lambda: self.server.log().count("memory is in a file") > before,
+        self.wait_until(lambda: self.server.log().count(said) > before,
                         "its memory is in no file")
 
     def page_out_all(self):
