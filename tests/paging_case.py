@@ -1,6 +1,9 @@
 """Tests of sessions whose memory leaves the device, and of those that go on at another server."""
 import os
+import pathlib
+import shutil
 import subprocess
+import tempfile
 import unittest
 
 import harness
@@ -71,3 +74,34 @@ class PagingCase(unittest.TestCase):
         status, stdout, stderr = harness.finish(process)
         self.assertEqual(status, 0, stdout + stderr + server.log_tail())
         self.assertIn(name + ": ok", stdout)
+
+
+class OutlivingCase(PagingCase):
+    """Tests of sessions that outlive their server. `flags` are a server's, `client` is a program's
+    environment, and `folder` goes with the test."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-outliving-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.flags = [SWAP, "--resume_seconds=%d" % harness.GIVE_UP_S]
+        self.client = {**APART, **PATIENT}
+
+    def use_tls(self):
+        """Sessions go on over connections of their own."""
+        flags, env = self.make_certificates(self.folder)
+        self.flags += flags
+        self.client.update(WARPLINE_TRANSFER="relay", **env)
+
+    def serve(self, *flags, former=None):
+        """A server, at the address of the former one if there is one."""
+        at = ["--listen=" + former.endpoint] if former else []
+        server = harness.server(self.installation, *at, *self.flags, *flags)
+        server.__enter__()
+        self.addCleanup(server.__exit__)
+        return server
+
+    def started(self, server, name=PROGRAM, *arguments, env=None):
+        if name == PROGRAM and not any("words" in one for one in arguments):
+            arguments += ("--words=2048", "--rest_ms=0")
+        return harness.start_held(self.installation, server.endpoint, name, *arguments,
+                                  env={**self.client, **(env or {})})

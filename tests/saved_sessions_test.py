@@ -1,47 +1,21 @@
 #!/usr/bin/env python3
 """Sessions outlive their server: it saves them as it ends, and the next one goes on with them."""
 import os
-import pathlib
-import shutil
 import signal
 import subprocess
-import tempfile
 import unittest
 
 import harness
-from paging_case import APART, GUARDED, PATIENT, PROGRAM, SWAP, PagingCase
+from paging_case import GUARDED, PATIENT, PROGRAM, OutlivingCase
 
 
-class SavedSessionsTest(PagingCase):
+class SavedSessionsTest(OutlivingCase):
     def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-saved-"))
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.flags = ["--saved_sessions=%s" % (self.folder / "sessions"), SWAP,
-                      "--resume_seconds=%d" % harness.GIVE_UP_S]
-        self.client = {**APART, **PATIENT}
-
-    def use_tls(self):
-        """Sessions go on over connections of their own."""
-        flags, env = self.make_certificates(self.folder)
-        self.flags += flags
-        self.client.update(WARPLINE_TRANSFER="relay", **env)
+        super().setUp()
+        self.flags.insert(0, "--saved_sessions=%s" % (self.folder / "sessions"))
 
     def saved(self):
         return sorted(path.name for path in (self.folder / "sessions").glob("*-*"))
-
-    def serve(self, *flags, former=None):
-        """A server, at the address of the former one if there is one."""
-        at = ["--listen=" + former.endpoint] if former else []
-        server = harness.server(self.installation, *at, *self.flags, *flags)
-        server.__enter__()
-        self.addCleanup(server.__exit__)
-        return server
-
-    def started(self, server, name=PROGRAM, *arguments, env=None):
-        if name == PROGRAM and not any("words" in one for one in arguments):
-            arguments += ("--words=2048", "--rest_ms=0")
-        return harness.start_held(self.installation, server.endpoint, name, *arguments,
-                                  env={**self.client, **(env or {})})
 
     @staticmethod
     def end(server):

@@ -1,38 +1,21 @@
 #!/usr/bin/env python3
 """Another version of a server's program takes its place, and its sessions go on there."""
 import os
-import pathlib
 import re
-import shutil
 import signal
-import tempfile
 import unittest
 
 import harness
-from paging_case import APART, GUARDED, PATIENT, PROGRAM, SWAP, PagingCase
+from paging_case import GUARDED, PATIENT, PROGRAM, OutlivingCase
 
 DONE = re.compile(r"upgraded from version \S+ to \S+: (\d+) sessions go on after a pause of [\d.]+ s")
 
 
-class UpgradeTest(PagingCase):
+class UpgradeTest(OutlivingCase):
     def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-upgrade-"))
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.flags = ["--upgrades", SWAP, "--resume_seconds=%d" % harness.GIVE_UP_S]
-        self.client = {**APART, **PATIENT}
+        super().setUp()
+        self.flags.append("--upgrades")
         self.real = str(self.installation.root / "bin/warpline-server")
-
-    def serve(self, *flags):
-        server = harness.server(self.installation, *self.flags, *flags)
-        server.__enter__()
-        self.addCleanup(server.__exit__)
-        return server
-
-    def started(self, server, name=PROGRAM, *arguments, env=None):
-        if name == PROGRAM and not any("words" in one for one in arguments):
-            arguments += ("--words=2048", "--rest_ms=0")
-        return harness.start_held(self.installation, server.endpoint, name, *arguments,
-                                  env={**self.client, **(env or {})})
 
     def version(self, name, script):
         """A folder with a server's program, for which the shell script stands: $REAL is the true one."""
@@ -79,9 +62,7 @@ class UpgradeTest(PagingCase):
             self.finish(program, server, name)
 
     def test_sessions_over_connections_of_their_own_go_on(self):
-        flags, env = self.make_certificates(self.folder)
-        self.flags += flags
-        self.client.update(WARPLINE_TRANSFER="relay", **env)
+        self.use_tls()
         server = self.serve()
         # Their copies go through bulk connections, whose memory goes with the session.
         program = self.started(server, PROGRAM, "--words=%d" % (1 << 20))

@@ -13,6 +13,7 @@
 #include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/ignored_signal.h"
 #include "common/log/log.h"
 #include "common/program_start.h"
 #include "common/undumpable.h"
@@ -54,11 +55,7 @@ int Complain(const absl::Status& status) {
 EndSignals::EndSignals() {
   sigemptyset(&set_);
   sigaddset(&set_, SIGTERM);
-  // A shell has its background jobs ignore the terminal's interrupt.
-  struct sigaction interrupt;
-  const bool ignored =
-      sigaction(SIGINT, nullptr, &interrupt) == 0 && interrupt.sa_handler == SIG_IGN;
-  if (!ignored) sigaddset(&set_, SIGINT);
+  if (!IsIgnoredSignal(SIGINT)) sigaddset(&set_, SIGINT);
   sigprocmask(SIG_BLOCK, &set_, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error of its write.

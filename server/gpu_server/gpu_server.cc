@@ -13,12 +13,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "audit/audited_method.h"
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
-#include "common/packets/packet_socket.h"
 #include "common/serving/server_process.h"
 #include "common/serving/serving.h"
 #include "common/steady_time.h"
@@ -45,7 +43,6 @@
 #include "server/gpu_server/policies/policy_methods.h"
 #include "server/gpu_server/saved/saved_sessions.h"
 #include "server/gpu_server/session/task_shares.h"
-#include "server/gpu_server/upgrade/passed_session.h"
 #include "server/gpu_server/worker_program.h"
 #include "server/hostlink/backends/backend_names.h"
 #include "server/hostlink/process/process_roles.h"
@@ -82,14 +79,6 @@ absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
   program.path = *std::move(path);
   return supervisor::SupervisedLauncher::Create(std::move(program));
 }
-
-// A version passes these on to the next one. Names and contents stay as they are for good.
-constexpr char kAddressesThing[] = "addresses";     // The listener's, with commas.
-constexpr char kNameThing[] = "name";               // The scheduler's for this server.
-constexpr char kHostMemoryThing[] = "host-memory";  // SessionOptions::host_memory_socket.
-constexpr char kGroupsThing[] = "cgroup";           // Jailer::cgroup().
-constexpr char kBlocksThing[] = "blocks";           // Those of SwapSpace, in their order.
-constexpr char kSessionThing[] = "session";         // PassedSession.
 
 // More do not make the system give pages faster.
 constexpr int kMostSwapThreads = 16;
@@ -358,16 +347,18 @@ absl::Status GpuServer::Compose() {
   auto audit = audit::OpenAudit(options_.audit);
   if (!audit.ok()) return audit.status();
   audit_ = *std::move(audit);
-  if (parent_ != nullptr) {
-    // The version before has moved both into a group below the one that is to be managed.
-    const std::string managed = parent_->TextOf(kGroupsThing);
-    if (options_.jail.cgroup == "auto" && !managed.empty()) options_.jail.cgroup = managed;
-    options_.jail.companion = getppid();
-  }
+  TakeSettings();
   jailer_ = std::make_unique<jail::Jailer>(options_.jail);
   auto launcher = StartSupervisor(options_.device);
   if (!launcher.ok()) return launcher.status();
   launcher_ = *std::move(launcher);
+  if (options_.device.swap_bytes > 0) {
+    const auto threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    auto swap = SwapSpace::Open(options_.device.swap_bytes, std::min(threads, kMostSwapThreads),
+                                TakeBlocks());
+    if (!swap.ok()) return swap.status();
+    swap_ = *std::move(swap);
+  }
   if (const absl::Status taken = TakePassed(); !taken.ok()) return taken;
   if (!options_.device.swap_dir.empty()) {
     if (const absl::Status may = CheckSwapDirectory(options_.device.swap_dir); !may.ok()) {
@@ -413,7 +404,7 @@ absl::Status GpuServer::Compose() {
     host->dispatcher = std::move(policies->dispatcher);
   }
   host->upgrades = parent_ != nullptr;
-  if (parent_ != nullptr) host->session.host_memory_socket = parent_->TextOf(kHostMemoryThing);
+  host->session.host_memory_socket = FormerHostMemorySocket();
   if (!options_.device.saved_sessions.empty()) {
     auto saved = SavedSessions::Open(options_.device.saved_sessions, swap_.get());
     if (!saved.ok()) return saved.status();
@@ -674,111 +665,6 @@ void GpuServer::JoinScheduler() {
   }
   options.space = swap_.get();
   scheduler_ = std::make_unique<SchedulerLink>(std::move(options), host_.get(), leases_.get());
-}
-
-// --- Upgrades.
-
-absl::Status GpuServer::TakePassed() {
-  const auto threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<UniqueFd> blocks;
-  std::vector<PassedThing> sessions;
-  if (parent_ != nullptr) {
-    for (PassedThing& thing : parent_->Take(kBlocksThing)) {
-      for (UniqueFd& fd : thing.fds) blocks.push_back(std::move(fd));
-    }
-    sessions = parent_->Take(kSessionThing);
-    // Its scheduler knows it by that name.
-    if (options_.scheduler.name.empty()) options_.scheduler.name = parent_->TextOf(kNameThing);
-  }
-  if (options_.device.swap_bytes > 0) {
-    auto swap = SwapSpace::Open(options_.device.swap_bytes, std::min(threads, kMostSwapThreads),
-                                std::move(blocks));
-    if (!swap.ok()) return swap.status();
-    swap_ = *std::move(swap);
-  }
-  for (const PassedThing& session : sessions) {
-    auto cut = TakePassedSession(session.fds, swap_.get());
-    if (cut.ok()) {
-      passed_.push_back(*std::move(cut));
-    } else if (parent_->rolled_back()) {
-      LogError("a session is lost: ", cut.status().ToString());
-    } else {
-      return cut.status();
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status GpuServer::AdoptPassed() {
-  if (parent_ == nullptr) return absl::OkStatus();
-  const bool all = !parent_->rolled_back();
-  const auto adopted = host_->AdoptPassed(std::exchange(passed_, {}), all,
-                                          SteadyNow() + options_.sessions.resume_timeout);
-  if (!adopted.ok()) return adopted.status();
-  if (const absl::Status ready = parent_->Ready(*adopted); !ready.ok()) return ready;
-  host_->LetPassedIn();
-  if (parent_->is_upgrade()) LogInfo("took over sessions=", *adopted);
-  return absl::OkStatus();
-}
-
-std::string GpuServer::AddressOf(const std::string& address) const {
-  // The port was the system's choice, and clients know it.
-  if (parent_ == nullptr || !absl::EndsWith(address, ":0")) return address;
-  const std::vector<std::string> former =
-      absl::StrSplit(parent_->TextOf(kAddressesThing), ',', absl::SkipEmpty());
-  for (size_t i = 0; i < options_.listen.addresses.size() && i < former.size(); ++i) {
-    if (options_.listen.addresses[i] == address) return former[i];
-  }
-  return address;
-}
-
-absl::Status GpuServer::KeepAll(std::vector<SessionCut>* cuts) {
-  absl::Status kept =
-      parent_->Keep(kAddressesThing, absl::StrJoin(listener_->addresses(), ","), {});
-  if (kept.ok()) kept = parent_->Keep(kNameThing, leases_->options().server_name, {});
-  if (kept.ok()) kept = parent_->Keep(kHostMemoryThing, host_->host_memory_socket(), {});
-  if (kept.ok()) kept = parent_->Keep(kGroupsThing, jailer_->cgroup(), {});
-  for (size_t begin = 0; kept.ok() && begin < swap_->blocks(); begin += kMaxPacketFds) {
-    std::vector<int> fds;
-    for (size_t i = begin; i < std::min(swap_->blocks(), begin + kMaxPacketFds); ++i) {
-      fds.push_back(swap_->block_fd(i));
-    }
-    kept = parent_->Keep(kBlocksThing, "", fds);
-  }
-  for (SessionCut& cut : *cuts) {
-    if (!kept.ok()) break;
-    const auto passed = PassSession(&cut);
-    kept = passed.ok()
-               ? parent_->Keep(kSessionThing, absl::StrCat(cut.manifest.session()), passed->fds)
-               : passed.status();
-  }
-  return kept.ok() ? parent_->PassedOn(static_cast<uint32_t>(cuts->size())) : kept;
-}
-
-absl::Status GpuServer::PassOn(bool force) {
-  LogInfo("passes on sessions=", host_->sessions(),
-          " drain_seconds=", absl::ToInt64Seconds(options_.drain_timeout));
-  auto cuts = host_->CutAll(options_.drain_timeout, force);
-  absl::Status passed = cuts.status();
-  if (cuts.ok()) {
-    passed = KeepAll(&*cuts);
-    // The sessions' memory goes with them.
-    if (passed.ok()) passed_ = *std::move(cuts);
-    host_->EndCut(passed);
-  }
-  if (!passed.ok()) {
-    parent_->Stay(passed);
-    return passed;
-  }
-  LogInfo("passed on sessions=", passed_.size());
-  host_->StartDrain();
-  listener_->SetServing(false);
-  if (health_ != nullptr) health_->SetReady(false);
-  host_->FaultAll("the server was replaced by another version");
-  if (direct_listener_ != nullptr) direct_listener_->Shutdown(absl::ZeroDuration());
-  listener_->Shutdown(absl::ZeroDuration());
-  Record(audit::Event::kServerStopped);
-  return absl::OkStatus();
 }
 
 void GpuServer::Drain() {

@@ -14,10 +14,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "audit/audit_log.h"
+#include "common/unique_fd.h"
 #include "server/gpu_server/admin/admin_socket_lock.h"
 #include "server/gpu_server/admin/metrics.h"
 #include "server/gpu_server/admin/replacements.h"
@@ -78,11 +80,15 @@ class GpuServer {
  private:
   GpuServer(ServerOptions options, ParentLink* parent);
   absl::Status Compose();
-  // Sorts what the version before passed on.
+  // Upgrades (gpu_server_upgrading.cc). The first four take what the version before passed on, in
+  // this order.
+  void TakeSettings();
+  std::vector<UniqueFd> TakeBlocks();
   absl::Status TakePassed();
+  std::string FormerHostMemorySocket() const;
   absl::Status AdoptPassed();
   // Has the parent keep all that the next version needs.
-  absl::Status KeepAll(std::vector<SessionCut>* cuts);
+  absl::Status KeepAll();
   // Returns the address that the version before had in place of this one.
   std::string AddressOf(const std::string& address) const;
   absl::Status WatchDriver(const std::map<int, std::string>& pci_bus_ids);

@@ -11,6 +11,7 @@
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
+#include "common/ignored_signal.h"
 #include "common/program_start.h"
 #include "common/steady_time.h"
 #include "common/unique_fd.h"
@@ -27,17 +28,12 @@ sigset_t ForwardedSignals() {
   return set;
 }
 
-bool IsIgnored(int number) {
-  struct sigaction action;
-  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 // Returns those of the signals that this process did not inherit as ignored.
 sigset_t NotIgnored(std::initializer_list<int> numbers) {
   sigset_t set;
   sigemptyset(&set);
   for (const int number : numbers) {
-    if (!IsIgnored(number)) sigaddset(&set, number);
+    if (!IsIgnoredSignal(number)) sigaddset(&set, number);
   }
   return set;
 }
@@ -147,7 +143,7 @@ ChildEnd WaitForChild(pid_t child) {
     if (ended < 0 && errno != EINTR) return end;
     siginfo_t info;
     const int number = sigwaitinfo(&set, &info);
-    if (number == SIGTERM && !IsIgnored(number)) end.told_to_end = true;
+    if (number == SIGTERM && !IsIgnoredSignal(number)) end.told_to_end = true;
     // A signal that the terminal sends reaches the child without us.
     if (number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL) kill(child, number);
   }

@@ -91,11 +91,7 @@ MigrationCalls CallsOf(Asker* asker) {
           [asker](const MoveRequest& request) { return asker->Ask<MoveReply>("Move", request); },
       .pause = &WaitForEndSignal,
       .clock = &SteadyNow,
-      .say =
-          [](const std::string& line) {
-            std::printf("%s\n", line.c_str());
-            std::fflush(stdout);
-          },
+      .say = &SayLine,
       .complain = [](const std::string& line) { Complain("warpline", line, 1); }};
 }
 

@@ -137,6 +137,11 @@ int Complain(absl::string_view program, absl::string_view text, int code) {
   return code;
 }
 
+void SayLine(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
 std::string ShownBytes(uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);

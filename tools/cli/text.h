@@ -26,6 +26,8 @@ void MakeShown(google::protobuf::Message* message);
 // Writes "PROGRAM: TEXT" to stderr, shown line by line, and returns `code`. Every error of the
 // command line goes this way: its text may be a server's.
 int Complain(absl::string_view program, absl::string_view text, int code);
+// Writes a line to stdout at once, so that a command that takes long can be followed.
+void SayLine(const std::string& line);
 // Returns a text such as "1.5 GiB".
 std::string ShownBytes(uint64_t bytes);
 // Returns a text such as "12s", "3m07s", "5h02m" or "3d04h".

@@ -1,6 +1,5 @@
 #include "tools/cli/upgrade.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
@@ -110,11 +109,7 @@ int UpgradeServer(const CommandLine& line, const std::string& endpoint) {
            },
        .pause = &WaitForEndSignal,
        .clock = &SteadyNow,
-       .say =
-           [](const std::string& said) {
-             std::printf("%s\n", said.c_str());
-             std::fflush(stdout);
-           },
+       .say = &SayLine,
        .complain = [](const std::string& said) { Complain("warpline", said, 1); }});
 }
 

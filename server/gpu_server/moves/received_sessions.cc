@@ -29,10 +29,7 @@ absl::StatusOr<SavedSession> ReadManifest(MovePipe* pipe) {
   if (size > kMostManifestBytes) return absl::InvalidArgumentError("a manifest that is too large");
   std::string bytes(size, '\0');
   if (read = pipe->Read(bytes.data(), bytes.size()); !read.ok()) return read;
-  SavedSession manifest;
-  if (!manifest.ParseFromString(bytes)) return absl::InvalidArgumentError("not a manifest");
-  if (const absl::Status checked = CheckManifest(manifest); !checked.ok()) return checked;
-  return manifest;
+  return ParseManifest(bytes);
 }
 
 }  // namespace

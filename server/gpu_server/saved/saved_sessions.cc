@@ -296,12 +296,12 @@ absl::StatusOr<SavedSession> SavedSessions::ReadManifest(uint64_t session) const
     return pread(fd.get(), bytes.data() + done, left, static_cast<off_t>(done));
   });
   if (got.bytes < bytes.size()) return Failed(path, got.error == 0 ? EIO : got.error);
-  SavedSession manifest;
-  if (!manifest.ParseFromString(bytes)) return Malformed(path, "not a manifest");
-  if (const absl::Status checked = CheckManifest(manifest); !checked.ok()) {
-    return absl::Status(checked.code(), absl::StrCat(path, ": ", checked.message()));
+  auto manifest = ParseManifest(bytes);
+  if (!manifest.ok()) {
+    return absl::Status(manifest.status().code(),
+                        absl::StrCat(path, ": ", manifest.status().message()));
   }
-  if (manifest.session() != session) return Malformed(path, "the manifest of another session");
+  if (manifest->session() != session) return Malformed(path, "the manifest of another session");
   return manifest;
 }
 

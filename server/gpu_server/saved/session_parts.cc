@@ -205,7 +205,9 @@ absl::Status ReadStaging(PartSource* from, SessionCut* cut) {
 
 }  // namespace
 
-absl::Status CheckManifest(const SavedSession& manifest) {
+absl::StatusOr<SavedSession> ParseManifest(const std::string& bytes) {
+  SavedSession manifest;
+  if (!manifest.ParseFromString(bytes)) return absl::InvalidArgumentError("not a manifest");
   if (manifest.format() != kSavedSessionFormat) {
     return absl::FailedPreconditionError(absl::StrCat("the session is in format ",
                                                       manifest.format(), ", and this server reads ",
@@ -214,7 +216,7 @@ absl::Status CheckManifest(const SavedSession& manifest) {
   if (manifest.secret().size() != kSecretBytes) {
     return absl::InvalidArgumentError("a session without a secret");
   }
-  return absl::OkStatus();
+  return manifest;
 }
 
 void DescribeParts(SessionCut* cut) {

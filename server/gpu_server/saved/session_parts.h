@@ -66,9 +66,9 @@ class PartSource {
   virtual absl::Status End() = 0;
 };
 
-// Returns OK for the manifest of a session that this server may be able to go on with.
+// Returns the manifest of a session that this server may be able to go on with.
 // FAILED_PRECONDITION for another format, INVALID_ARGUMENT for what no server writes.
-absl::Status CheckManifest(const warpline_internal::SavedSession& manifest);
+absl::StatusOr<warpline_internal::SavedSession> ParseManifest(const std::string& bytes);
 // Takes host memory of so many bytes.
 using PlaceTaker = std::function<absl::StatusOr<SwapSpace::Place>(uint64_t bytes)>;
 // Returns the host memory for the device memory of a session, which `take` gives; null for a

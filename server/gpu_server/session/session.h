@@ -201,7 +201,8 @@ class Session : public SessionControl,
   // Nothing that its client wants is done between these two: it has been adopted, but another
   // server may still go on with it in place of this one. Before Adopt(), and once.
   void Bar() RUNS_ON(control_loop) { barred_.store(true, std::memory_order_release); }
-  void LetIn() RUNS_ON(control_loop);
+  // Returns false for a session that is not barred.
+  bool LetIn() RUNS_ON(control_loop);
   // The client hands over memory that a former server shared with it. kInvalidValue for memory that
   // this was not, kOutOfMemory beyond a quota.
   HostSegments::Result TakeShared(const warpline_internal::HostMemoryRequest& request,
@@ -368,6 +369,8 @@ class Session : public SessionControl,
   // Brings the memory of a suspended session back, and has another worker take over.
   void WakeUp(Paging::Done done) RUNS_ON(control_loop);
   // Saving (session_saving.cc).
+  // Answers the requests for host memory that came while nothing was to be done.
+  void AnswerHeld() RUNS_ON(control_loop);
   // Returns the host memory that it shares with its client, without that of bulk connections.
   std::vector<HostSegments::Shared> SharedWithClient() RUNS_ON(control_loop);
   // Goes on with the saving once neither the client nor a relay of it is there.

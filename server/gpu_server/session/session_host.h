@@ -174,14 +174,14 @@ class SessionHost : public Acceptor,
   absl::StatusOr<std::vector<SessionCut>> CutAll(absl::Duration deadline, bool force);
   // Ends the sessions that CutAll() returned, since another server has them, or after an error has
   // them go on. Blocks.
-  void EndCut(const absl::Status& passed);
+  void EndCut(const std::vector<SessionCut>& cuts, const absl::Status& passed);
   // Sessions come from the version before: their clients are told to wait from now on. Once, before
   // there are sessions.
   void ExpectPassed(const std::vector<SessionCut>& cuts);
   // Takes them over, and returns how many; all is done in them as if there were no clients until
   // LetPassedIn(). One whose lease
   // is not known yet is tried again until `give_up`. One that cannot go on is an error if it must
-  // be `all`, and is otherwise lost. Blocks. Once, on the same thread as the other two.
+  // be `all`, and is otherwise lost. Blocks.
   absl::StatusOr<uint32_t> AdoptPassed(std::vector<SessionCut> cuts, bool all, absl::Time give_up);
   void LetPassedIn();
   // Leases move to and from this server until StopMoves(), which ends moves that are under way.
@@ -296,6 +296,26 @@ class SessionHost : public Acceptor,
   // Session::Save() of a session, tried again while it fails for what passes by itself. NOT_FOUND
   // for one that has ended.
   void Cut(uint64_t id, const CutTerms& terms, Session::Saved cut) RUNS_ON(control_loop);
+  // Sessions that are brought to rest together.
+  struct Resting {
+    size_t left = 0;               // Those that are still on their way there.
+    std::vector<SessionCut> cuts;  // Those that are at rest.
+    absl::Status failed;           // The first error of the others; OK for none.
+  };
+  struct GroupTerms {
+    Session::Heir heir;
+    absl::Duration deadline;  // CutTerms::deadline.
+    absl::Time give_up;       // No session is tried again from then on.
+    bool all = true;          // Without all of them, none: the first error ends all trying.
+    const char* failure;      // The words of an error between the session and the reason.
+  };
+  // Cuts the sessions, those that have ended aside, and calls `done` when nothing is left to be
+  // done.
+  void CutGroup(const std::vector<uint64_t>& ids, const GroupTerms& terms,
+                const std::function<void(Resting)>& done) RUNS_ON(control_loop);
+  // Session::EndSaved() of sessions that were cut.
+  void EndCutSessions(const std::vector<uint64_t>& ids, const absl::Status& written)
+      RUNS_ON(control_loop);
   void SaveOne(uint64_t id, const std::shared_ptr<Saving>& saving) RUNS_ON(control_loop);
   void OnSaved(uint64_t id, const std::shared_ptr<Saving>& saving, absl::StatusOr<SessionCut> cut)
       RUNS_ON(control_loop);
@@ -308,6 +328,8 @@ class SessionHost : public Acceptor,
       RUNS_ON(control_loop);
   // Its client does not look for it here any more.
   void ForgetNumber(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Its client is not told to wait for it any more, either.
+  void ForgetAway(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // It cannot go on here.
   void LeaveSaved(uint64_t id, const absl::Status& why);
   void OnDisk(std::function<void()> body);
@@ -315,7 +337,6 @@ class SessionHost : public Acceptor,
   bool Leaves() const;
 
   // Upgrades (session_host_upgrading.cc).
-  struct Cutting;
   void HoldNewSessions(bool hold);
   void AwaitOpened(absl::Time deadline);
   // Returns OK if all sessions may be cut; otherwise why not.
@@ -337,8 +358,6 @@ class SessionHost : public Acceptor,
   // Waits; returns false once moves are stopped.
   bool PauseMoves(absl::Duration pause);
   void BeginMove(const warpline_internal::MoveOrder& order) RUNS_ON(control_loop);
-  void OnOneRests(uint64_t id, const std::shared_ptr<Moving>& moving,
-                  absl::StatusOr<SessionCut> cut) RUNS_ON(control_loop);
   // All its sessions are at rest, or the lease stays.
   void SendAway(const std::shared_ptr<Moving>& moving) RUNS_ON(control_loop);
   // Ends the move at the scheduler. Returns true if it was committed.
@@ -409,10 +428,6 @@ class SessionHost : public Acceptor,
   int arriving_ ABSL_GUARDED_BY(mu_) = 0;
 
   std::map<uint64_t, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(control_loop);
-  // Those of CutAll() that are at rest, with their secrets.
-  std::vector<std::pair<uint64_t, std::string>> cut_ ABSL_GUARDED_BY(control_loop);
-  // Those of AdoptPassed(), of the thread that called it.
-  std::vector<uint64_t> passed_;
   // Those of saved sessions, whose leases are not idle.
   std::vector<LeaseMembership> kept_ ABSL_GUARDED_BY(control_loop);
   std::vector<int> sessions_on_device_ ABSL_GUARDED_BY(control_loop);

@@ -51,9 +51,7 @@ bool GetsNoAnswer(const absl::Status& status) {
 // A lease's move to another server.
 struct SessionHost::Moving {
   MoveOrder order;
-  size_t left = 0;  // Sessions that are not at rest yet.
-  std::vector<uint64_t> ids;
-  std::vector<SessionCut> cuts;  // One for each of the ids.
+  std::vector<SessionCut> cuts;  // Those of its sessions that are at rest.
   absl::Status failed;           // Why the lease stays.
 };
 
@@ -115,32 +113,17 @@ void SessionHost::BeginMove(const MoveOrder& order) {
   }
   LogInfo("moves lease=", order.lease(), " to_server=", order.server(),
           " endpoint=", Quoted(order.endpoint()), " sessions=", ids.size());
-  moving->left = ids.size();
-  if (ids.empty()) return SendAway(moving);
-  const absl::Time give_up = SteadyNow() + kPatience;
-  const CutTerms terms = {
-      .heir = Session::Heir::kOtherServer, .deadline = kRest, .tries_again = [moving, give_up] {
-        return moving->failed.ok() && SteadyNow() < give_up;
-      }};
-  for (const uint64_t id : ids) {
-    Cut(id, terms, [this, id, moving](absl::StatusOr<SessionCut> cut) {
-      control_loop.AssertOnLoop();
-      OnOneRests(id, moving, std::move(cut));
-    });
-  }
-}
-
-void SessionHost::OnOneRests(uint64_t id, const std::shared_ptr<Moving>& moving,
-                             absl::StatusOr<SessionCut> cut) {
-  if (cut.ok()) {
-    moving->ids.push_back(id);
-    moving->cuts.push_back(*std::move(cut));
-  } else if (sessions_.contains(id) && moving->failed.ok()) {
-    moving->failed = absl::Status(
-        cut.status().code(),
-        absl::StrCat("session ", id, " cannot be moved: ", std::string(cut.status().message())));
-  }
-  if (--moving->left == 0) SendAway(moving);
+  CutGroup(ids,
+           {.heir = Session::Heir::kOtherServer,
+            .deadline = kRest,
+            .give_up = SteadyNow() + kPatience,
+            .failure = "cannot be moved"},
+           [this, moving](Resting resting) {
+             control_loop.AssertOnLoop();
+             moving->cuts = std::move(resting.cuts);
+             moving->failed = resting.failed;
+             SendAway(moving);
+           });
 }
 
 void SessionHost::SendAway(const std::shared_ptr<Moving>& moving) {
@@ -197,20 +180,19 @@ void SessionHost::FinishMove(const std::shared_ptr<Moving>& moving,
     }
   }
   std::vector<std::string> secrets;
-  for (SessionCut& cut : cuts) secrets.push_back(std::move(*cut.manifest.mutable_secret()));
-  cuts.clear();
-  for (const uint64_t id : moving->ids) {
-    const auto found = sessions_.find(id);
-    if (found == sessions_.end()) continue;
-    const auto session = found->second;
-    session->EndSaved(token.status());
+  std::vector<uint64_t> ids;
+  for (SessionCut& cut : cuts) {
+    secrets.push_back(std::move(*cut.manifest.mutable_secret()));
+    ids.push_back(cut.manifest.session());
   }
+  cuts.clear();
+  EndCutSessions(ids, token.status());
   if (!token.ok()) {
     LogWarning("lease=", order.lease(), " stays: ", token.status().ToString());
     return;
   }
-  LogInfo("moved lease=", order.lease(), " to_server=", order.server(),
-          " sessions=", moving->ids.size(), " bytes=", bytes);
+  LogInfo("moved lease=", order.lease(), " to_server=", order.server(), " sessions=", ids.size(),
+          " bytes=", bytes);
   // Clients that come later than that have given up.
   control_.RunAfter(2 * options_.session.resume_timeout, [this, secrets] {
     MutexLock lock(&mu_);

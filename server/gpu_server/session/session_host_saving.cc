@@ -97,6 +97,42 @@ void SessionHost::Cut(uint64_t id, const CutTerms& terms, Session::Saved cut) {
   });
 }
 
+void SessionHost::CutGroup(const std::vector<uint64_t>& ids, const GroupTerms& terms,
+                           const std::function<void(Resting)>& done) {
+  const auto resting = std::make_shared<Resting>();
+  resting->left = ids.size();
+  if (ids.empty()) return done(std::move(*resting));
+  const CutTerms one = {.heir = terms.heir,
+                        .deadline = terms.deadline,
+                        .tries_again = [resting, all = terms.all, give_up = terms.give_up] {
+                          return (resting->failed.ok() || !all) && SteadyNow() < give_up;
+                        }};
+  for (const uint64_t id : ids) {
+    Cut(id, one, [this, id, resting, done, all = terms.all, failure = terms.failure](auto cut) {
+      control_loop.AssertOnLoop();
+      if (cut.ok()) {
+        resting->cuts.push_back(*std::move(cut));
+      } else if (sessions_.contains(id)) {
+        const absl::Status failed(
+            cut.status().code(),
+            absl::StrCat("session ", id, " ", failure, ": ", std::string(cut.status().message())));
+        if (!all) LogWarning(std::string(failed.message()));
+        if (resting->failed.ok()) resting->failed = failed;
+      }
+      if (--resting->left == 0) done(std::move(*resting));
+    });
+  }
+}
+
+void SessionHost::EndCutSessions(const std::vector<uint64_t>& ids, const absl::Status& written) {
+  for (const uint64_t id : ids) {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) continue;
+    const auto session = found->second;
+    session->EndSaved(written);
+  }
+}
+
 void SessionHost::SaveOne(uint64_t id, const std::shared_ptr<Saving>& saving) {
   const CutTerms terms = {.heir = Session::Heir::kNextServer,
                           .deadline = saving->deadline,
@@ -239,6 +275,10 @@ void SessionHost::LeaveSaved(uint64_t id, const absl::Status& why) {
   LogWarning("saved session=", id, " cannot go on, and stays in its folder: ",
              why.ToString(absl::StatusToStringMode::kWithNoExtraData));
   MutexLock lock(&mu_);
+  ForgetAway(id);
+}
+
+void SessionHost::ForgetAway(uint64_t id) {
   away_.erase(id);
   ForgetNumber(id);
 }

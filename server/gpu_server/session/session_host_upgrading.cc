@@ -1,6 +1,7 @@
 // The part of SessionHost that passes sessions on to the next version of the server, and takes over
 // those that the version before passed on.
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,20 +29,6 @@ constexpr absl::Duration kPause = absl::Milliseconds(100);
 constexpr size_t kMostTold = 5;
 
 }  // namespace
-
-// A call of CutAll().
-struct SessionHost::Cutting {
-  Mutex mu;
-  CondVar changed;
-  size_t left ABSL_GUARDED_BY(mu) = 0;
-  absl::Status failed ABSL_GUARDED_BY(mu);
-  std::vector<SessionCut> cuts ABSL_GUARDED_BY(mu);
-
-  bool may_go_on(bool force) {
-    MutexLock lock(&mu);
-    return failed.ok() || force;
-  }
-};
 
 void SessionHost::HoldNewSessions(bool hold) {
   MutexLock lock(&mu_);
@@ -90,71 +77,40 @@ absl::StatusOr<std::vector<SessionCut>> SessionHost::CutAll(absl::Duration deadl
     HoldNewSessions(false);
     return may;
   }
-  const auto cutting = std::make_shared<Cutting>();
-  const absl::Time give_up = SteadyNow() + 2 * deadline;
-  const CutTerms terms = {
-      .heir = Session::Heir::kNextServer, .deadline = deadline, .tries_again = [=] {
-        return cutting->may_go_on(force) && SteadyNow() < give_up;
-      }};
+  const auto rests = std::make_shared<std::promise<Resting>>();
   OnControl([&] {
     control_loop.AssertOnLoop();
-    cut_.clear();
     std::vector<uint64_t> ids;
     for (const auto& [id, session] : sessions_) {
       if (session->Serving()) ids.push_back(id);
     }
-    {
-      MutexLock lock(&cutting->mu);
-      cutting->left = ids.size();
-    }
-    for (const uint64_t id : ids) {
-      Cut(id, terms, [this, id, cutting](absl::StatusOr<SessionCut> cut) {
-        control_loop.AssertOnLoop();
-        if (cut.ok()) cut_.emplace_back(id, cut->manifest.secret());
-        MutexLock lock(&cutting->mu);
-        if (cut.ok()) {
-          cutting->cuts.push_back(*std::move(cut));
-        } else if (sessions_.contains(id)) {
-          LogWarning("session=", id, " does not come to rest: ", cut.status().ToString());
-          if (cutting->failed.ok()) {
-            cutting->failed = absl::Status(cut.status().code(),
-                                           absl::StrCat("session ", id, " does not come to rest: ",
-                                                        std::string(cut.status().message())));
-          }
-        }
-        --cutting->left;
-        cutting->changed.NotifyAll();
-      });
-    }
+    CutGroup(ids,
+             {.heir = Session::Heir::kNextServer,
+              .deadline = deadline,
+              .give_up = SteadyNow() + 2 * deadline,
+              .all = !force,
+              .failure = "does not come to rest"},
+             [rests](Resting resting) { rests->set_value(std::move(resting)); });
   });
-  absl::Status failed;
-  std::vector<SessionCut> cuts;
-  {
-    MutexLock lock(&cutting->mu);
-    while (cutting->left != 0) cutting->changed.Wait(&cutting->mu);
-    failed = cutting->failed;
-    cuts = std::move(cutting->cuts);
-  }
-  if (failed.ok() || force) return cuts;
-  cuts.clear();
-  EndCut(failed);
-  return failed;
+  Resting resting = rests->get_future().get();
+  if (resting.failed.ok() || force) return std::move(resting.cuts);
+  EndCut(resting.cuts, resting.failed);
+  return resting.failed;
 }
 
-void SessionHost::EndCut(const absl::Status& passed) {
+void SessionHost::EndCut(const std::vector<SessionCut>& cuts, const absl::Status& passed) {
+  std::vector<uint64_t> ids;
+  for (const SessionCut& cut : cuts) {
+    const uint64_t id = cut.manifest.session();
+    ids.push_back(id);
+    if (!passed.ok()) continue;
+    // Its client tries again until the next server answers.
+    MutexLock lock(&mu_);
+    away_[id] = cut.manifest.secret();
+  }
   OnControl([&] {
     control_loop.AssertOnLoop();
-    for (const auto& [id, secret] : std::exchange(cut_, {})) {
-      if (passed.ok()) {
-        // Its client tries again until the next server answers.
-        MutexLock lock(&mu_);
-        away_[id] = secret;
-      }
-      const auto found = sessions_.find(id);
-      if (found == sessions_.end()) continue;
-      const auto session = found->second;
-      session->EndSaved(passed);
-    }
+    EndCutSessions(ids, passed);
   });
   if (!passed.ok()) HoldNewSessions(false);
 }
@@ -179,7 +135,6 @@ absl::StatusOr<uint32_t> SessionHost::AdoptPassed(std::vector<SessionCut> cuts, 
     const absl::Status status = AdoptWhenItMay(std::move(cut), give_up);
     if (status.ok()) {
       ++adopted;
-      passed_.push_back(id);
       continue;
     }
     if (all) {
@@ -189,8 +144,7 @@ absl::StatusOr<uint32_t> SessionHost::AdoptPassed(std::vector<SessionCut> cuts, 
     }
     LogError("session=", id, " is lost: ", status.ToString());
     MutexLock lock(&mu_);
-    away_.erase(id);
-    ForgetNumber(id);
+    ForgetAway(id);
   }
   return adopted;
 }
@@ -219,10 +173,10 @@ absl::Status SessionHost::AdoptWhenItMay(SessionCut cut, absl::Time give_up) {
 void SessionHost::LetPassedIn() {
   OnControl([&] {
     control_loop.AssertOnLoop();
-    for (const uint64_t id : std::exchange(passed_, {})) {
-      const auto found = sessions_.find(id);
-      const auto session = found == sessions_.end() ? nullptr : found->second;
-      if (session != nullptr) session->LetIn();
+    // A session that ends leaves the table.
+    const auto sessions = sessions_;
+    for (const auto& [id, session] : sessions) {
+      if (!session->LetIn()) continue;
       MutexLock lock(&mu_);
       away_.erase(id);
     }

@@ -242,9 +242,8 @@ void Session::TakeBack() {
   holdings_.host_segments().SetHandedOver(outlives_);
   port_->TakeBack();
   bulk_->Release();
-  const auto held = std::exchange(held_requests_, {});
+  AnswerHeld();
   if (!Serving()) return;
-  for (const auto& request : held) request();
   // The client has its time to come back from now on.
   if (!port_->attached()) presence_.Leave(absl::UnavailableError("the session was not saved"));
   // Requests from before have waited, and so may the client's next command.
@@ -274,8 +273,13 @@ bool Session::EndSaved(const absl::Status& written) {
 
 // --- Goes on.
 
-void Session::LetIn() {
-  barred_.store(false, std::memory_order_release);
+bool Session::LetIn() {
+  if (!barred_.exchange(false)) return false;
+  AnswerHeld();
+  return true;
+}
+
+void Session::AnswerHeld() {
   const auto held = std::exchange(held_requests_, {});
   if (!Serving()) return;
   for (const auto& request : held) request();

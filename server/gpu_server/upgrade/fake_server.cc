@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
     absl::Status kept = link->Keep("counter", "as it was", {&fd, 1});
     if (is("cannot_keep")) kept = link->Keep("more", std::string(1u << 20, 'x'), {});
     if (is("ends_in_pass_on")) return 3;
-    if (kept.ok()) kept = link->PassedOn(1);
+    if (kept.ok()) kept = link->PassedOn();
     if (kept.ok() && is("stays_behind")) pause();
     if (kept.ok()) return 0;
     Say("stays");

@@ -174,12 +174,11 @@ absl::Status ParentLink::Keep(const std::string& name, const std::string& text,
   return sent;
 }
 
-absl::Status ParentLink::PassedOn(uint32_t sessions) {
+absl::Status ParentLink::PassedOn() {
   ToParent message;
   {
     MutexLock lock(&mu_);
     message.mutable_passed_on()->set_things(things_kept_);
-    message.mutable_passed_on()->set_sessions(sessions);
     kept_all_.reset();
   }
   if (const absl::Status sent = Send(message, {}); !sent.ok()) return sent;
@@ -224,7 +223,6 @@ UpgradeReply ParentLink::Answer(const UpgradeRequest& request) {
       reply = state_;
     }
   }
-  reply.set_pid(static_cast<uint32_t>(getpid()));
   if (!begins) return reply;
   ToParent message;
   message.mutable_ask()->set_number(request.number());

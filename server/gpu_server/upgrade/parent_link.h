@@ -61,7 +61,7 @@ class ParentLink {
   // Keeps a thing for the next server. `fds` are borrowed.
   absl::Status Keep(const std::string& name, const std::string& text, absl::Span<const int> fds);
   // All is kept. Returns OK once the parent has it: the server must end then.
-  absl::Status PassedOn(uint32_t sessions);
+  absl::Status PassedOn();
   // The server stays, and forgets what it has kept for another.
   void Stay(const absl::Status& why);
 

@@ -1,6 +1,5 @@
 #include "server/gpu_server/upgrade/passed_session.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,18 +38,15 @@ absl::StatusOr<SavedSession> ManifestIn(int fd) {
   const Transfer got = TransferAll(bytes.size(), [&](uint64_t done, uint64_t left) {
     return pread(fd, bytes.data() + done, left, static_cast<off_t>(done));
   });
-  SavedSession manifest;
-  if (got.bytes < bytes.size() || !manifest.ParseFromString(bytes)) {
-    return absl::InvalidArgumentError("not a manifest");
-  }
-  if (const absl::Status checked = CheckManifest(manifest); !checked.ok()) return checked;
-  return manifest;
+  if (got.bytes < bytes.size()) return absl::InvalidArgumentError("not a manifest");
+  return ParseManifest(bytes);
 }
 
-absl::StatusOr<UniqueFd> Duplicate(const UniqueFd& fd) {
-  UniqueFd duplicate(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!duplicate.valid()) return absl::ResourceExhaustedError("no descriptor is left");
-  return duplicate;
+// INVALID_ARGUMENT for memory of another size, or with one that can change.
+absl::Status CheckSize(const UniqueFd& memory, uint64_t bytes) {
+  const auto size = SealedBytes(memory.get());
+  if (!size.ok() || *size == bytes) return size.status();
+  return absl::InvalidArgumentError("memory of a session of another size");
 }
 
 }  // namespace
@@ -77,7 +73,7 @@ absl::StatusOr<PassedSession> PassSession(SessionCut* cut) {
   return passed;
 }
 
-absl::StatusOr<SessionCut> TakePassedSession(const std::vector<UniqueFd>& fds, SwapSpace* space) {
+absl::StatusOr<SessionCut> TakePassedSession(std::vector<UniqueFd> fds, SwapSpace* space) {
   if (fds.size() < 2) return absl::InvalidArgumentError("a session without a journal");
   auto manifest = ManifestIn(fds[0].get());
   if (!manifest.ok()) return manifest.status();
@@ -87,26 +83,19 @@ absl::StatusOr<SessionCut> TakePassedSession(const std::vector<UniqueFd>& fds, S
   if (fds.size() != 2 + variables + static_cast<size_t>(cut.manifest.staging_size())) {
     return absl::InvalidArgumentError("another number of descriptors than the session has");
   }
-  for (size_t i = 1; i < fds.size(); ++i) {
-    auto fd = Duplicate(fds[i]);
-    if (!fd.ok()) return fd.status();
-    if (i == 1) {
-      cut.journal = *std::move(fd);
-    } else if (i == 2 && variables != 0) {
-      const auto size = SealedBytes(fd->get());
-      if (!size.ok()) return size.status();
-      if (*size != kVariableFileBytes) return absl::InvalidArgumentError("no module variables");
-      cut.variables = *std::move(fd);
-    } else {
-      const int number = static_cast<int>(i - 2 - variables);
-      const auto size = SealedBytes(fd->get());
-      if (!size.ok()) return size.status();
-      if (*size != cut.manifest.staging(number).bytes()) {
-        return absl::InvalidArgumentError("staging memory of another size");
-      }
-      cut.staging.push_back(*std::move(fd));
-    }
+  auto next = fds.begin() + 1;
+  cut.journal = std::move(*next++);
+  absl::Status checked;
+  if (cut.manifest.has_variables()) {
+    cut.variables = std::move(*next++);
+    checked = CheckSize(cut.variables, kVariableFileBytes);
   }
+  for (const auto& staging : cut.manifest.staging()) {
+    if (!checked.ok()) break;
+    cut.staging.push_back(std::move(*next++));
+    checked = CheckSize(cut.staging.back(), staging.bytes());
+  }
+  if (!checked.ok()) return checked;
   std::vector<SwapSpace::Extent> extents;
   for (const auto& extent : cut.manifest.extent()) {
     extents.push_back({extent.block(), extent.offset(), extent.bytes()});

@@ -22,10 +22,9 @@ struct PassedSession {
 // the server's SwapSpace it is. RESOURCE_EXHAUSTED without memory or descriptors.
 absl::StatusOr<PassedSession> PassSession(SessionCut* cut);
 
-// Takes over such a session. `fds` stay the caller's, so that it can be tried again. `space` has
-// the former server's blocks; null where there are none. INVALID_ARGUMENT for what no server passes
-// on, FAILED_PRECONDITION for another format, RESOURCE_EXHAUSTED without descriptors.
-absl::StatusOr<SessionCut> TakePassedSession(const std::vector<UniqueFd>& fds, SwapSpace* space);
+// Takes over such a session. `space` has the former server's blocks; null where there are none.
+// INVALID_ARGUMENT for what no server passes on, FAILED_PRECONDITION for another format.
+absl::StatusOr<SessionCut> TakePassedSession(std::vector<UniqueFd> fds, SwapSpace* space);
 
 }  // namespace warpline::server
 

@@ -66,7 +66,7 @@ class PassedSessionTest : public testing::Test {
     const std::string bytes = manifest.SerializeAsString();
     fds[0] = *NewSealedMemory("manifest", bytes.size());
     Put(fds[0].get(), bytes, 0);
-    return TakePassedSession(fds, next_.get()).status();
+    return TakePassedSession(std::move(fds), next_.get()).status();
   }
 
   std::unique_ptr<SwapSpace> former_;
@@ -75,9 +75,8 @@ class PassedSessionTest : public testing::Test {
 };
 
 TEST_F(PassedSessionTest, IsTheSameAndCanBeTakenAgain) {
-  const std::vector<UniqueFd> fds = Pass();
   for (int round = 0; round < 3; ++round) {
-    auto taken = TakePassedSession(fds, next_.get());
+    auto taken = TakePassedSession(Pass(), next_.get());
     ASSERT_TRUE(taken.ok()) << taken.status();
     EXPECT_EQ(taken->manifest.session(), 7u);
     EXPECT_EQ(Get(taken->journal.get(), 7, 100), "journal");
@@ -88,7 +87,7 @@ TEST_F(PassedSessionTest, IsTheSameAndCanBeTakenAgain) {
     EXPECT_EQ(LettersOf(*next_, *taken->away), "abc");
     EXPECT_EQ(next_->free_bytes(), 13 * kGranule);
     // Nobody else has it meanwhile.
-    EXPECT_TRUE(absl::IsInvalidArgument(TakePassedSession(fds, next_.get()).status()));
+    EXPECT_TRUE(absl::IsInvalidArgument(TakePassedSession(Pass(), next_.get()).status()));
   }
   EXPECT_EQ(next_->free_bytes(), 16 * kGranule);
 }
@@ -138,7 +137,7 @@ TEST_F(PassedSessionTest, RefusesOtherDescriptors) {
     ASSERT_EQ(pipe(ends), 0);
     close(ends[1]);
     fds[i] = UniqueFd(ends[0]);
-    const auto taken = TakePassedSession(fds, next_.get());
+    const auto taken = TakePassedSession(std::move(fds), next_.get());
     if (i != 1) {
       EXPECT_TRUE(absl::IsInvalidArgument(taken.status())) << i << taken.status();
       continue;
@@ -149,9 +148,8 @@ TEST_F(PassedSessionTest, RefusesOtherDescriptors) {
   }
   std::vector<UniqueFd> fds = Pass();
   fds.resize(1);
-  EXPECT_TRUE(absl::IsInvalidArgument(TakePassedSession(fds, next_.get()).status()));
-  fds.clear();
-  EXPECT_TRUE(absl::IsInvalidArgument(TakePassedSession(fds, next_.get()).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(TakePassedSession(std::move(fds), next_.get()).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(TakePassedSession({}, next_.get()).status()));
 }
 
 }  // namespace

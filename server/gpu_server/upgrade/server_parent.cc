@@ -5,16 +5,17 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/ignored_signal.h"
 #include "common/log/log.h"
 #include "common/packets/packet_socket.h"
 #include "common/steady_time.h"
@@ -38,17 +39,13 @@ constexpr int kMostDoublings = 5;
 // For a server to end that does not listen any more.
 constexpr absl::Duration kLastMoments = absl::Seconds(5);
 
-bool IsFile(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
-
 // Returns the server's program in a folder, such as an unpacked bundle; otherwise the path itself.
 std::string ServerProgramAt(const std::string& path) {
   const char* const name = SpecOf(ProcessRole::kServer).program;
   for (const std::string& inside :
        {absl::StrCat(path, "/bin/", name), absl::StrCat(path, "/", name)}) {
-    if (IsFile(inside)) return inside;
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(inside, ignored)) return inside;
   }
   return path;
 }
@@ -79,11 +76,9 @@ int ServerParent::Run() {
   signal(SIGPIPE, SIG_IGN);
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
-    // A shell has its background jobs ignore the terminal's interrupt, and nohup its end.
-    struct sigaction action;
-    const bool ignored = sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-    if (!ignored || number == SIGTERM) sigaddset(&set, number);
+  sigaddset(&set, SIGTERM);
+  for (const int number : {SIGINT, SIGHUP}) {
+    if (!IsIgnoredSignal(number)) sigaddset(&set, number);
   }
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signals_ = UniqueFd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -175,13 +170,7 @@ void ServerParent::StartServer(const std::string& program, Phase phase) {
 void ServerParent::StartAgain(const std::string& why) {
   // Killed, and waited for.
   server_ = Program();
-  if (phase_ == Phase::kTrial) {
-    LogError("the upgrade is rolled back: ", Quoted(order_.program()), ": ", why);
-    report_.set_rolled_back(true);
-    report_.set_why(why);
-    rollbacks_ = 0;
-    return StartServer(running_, Phase::kRollback);
-  }
+  if (phase_ == Phase::kTrial) return RollBack(why);
   if (++rollbacks_ > options_.most_rollbacks) {
     LogError("no server starts any more, and the sessions are lost: ", why);
     exit_code_ = 1;
@@ -190,6 +179,21 @@ void ServerParent::StartAgain(const std::string& why) {
   LogError("the former server does not start again, and is tried once more: ", why);
   phase_ = Phase::kPausing;
   deadline_ = SteadyNow() + options_.first_pause * (1 << std::min(rollbacks_ - 1, kMostDoublings));
+}
+
+void ServerParent::RollBack(const std::string& why) {
+  LogError("the upgrade to ", Quoted(order_.program()), " is rolled back: ", why);
+  report_.set_rolled_back(true);
+  report_.set_why(why);
+  rollbacks_ = 0;
+  StartServer(running_, Phase::kRollback);
+}
+
+void ServerParent::GoOn() {
+  kept_.clear();
+  phase_ = Phase::kServing;
+  deadline_ = absl::InfiniteFuture();
+  if (end_signal_ != 0) SendSignal(std::exchange(end_signal_, 0));
 }
 
 absl::Status ServerParent::Receive(Program* from, ToParent* message, std::vector<UniqueFd>* fds) {
@@ -240,10 +244,7 @@ void ServerParent::OnServerSays() {
     case ToParent::kStay:
       if (phase_ != Phase::kPassingOn) return;
       LogWarning("the server stays as it is: ", message.stay().why());
-      DropKept();
-      phase_ = Phase::kServing;
-      if (end_signal_ != 0) SendSignal(std::exchange(end_signal_, 0));
-      return;
+      return GoOn();
     case ToParent::kPassedOn:
       return OnPassedOn(message.passed_on());
     case ToParent::kReady:
@@ -271,7 +272,6 @@ void ServerParent::OnPassedOn(const PassedOn& passed) {
     // It stays, and says so.
     return Refuse(order_.number(), "the parent has too few descriptors to keep the sessions");
   }
-  report_.set_sessions(passed.sessions());
   passed_on_ = true;
   deadline_ = SteadyNow() + options_.trial_limit;
   ToServer message;
@@ -306,10 +306,7 @@ void ServerParent::OnReady(const ServerReady& ready) {
                " sessions=", ready.sessions(), " pause_ms=", report_.pause_ms());
   }
   version_ = ready.version();
-  DropKept();
-  phase_ = Phase::kServing;
-  deadline_ = absl::InfiniteFuture();
-  if (end_signal_ != 0) SendSignal(std::exchange(end_signal_, 0));
+  GoOn();
 }
 
 void ServerParent::OnServerEnded() {
@@ -335,12 +332,8 @@ void ServerParent::OnServerEnded() {
         LogInfo("starts program=", order_.program(), " kept=", kept_.size());
         return StartServer(order_.program(), Phase::kTrial);
       }
-      report_.set_rolled_back(true);
-      report_.set_why(
+      return RollBack(
           absl::StrCat("the server ended while it passed on its sessions: ", exit->Describe()));
-      LogError(report_.why());
-      rollbacks_ = 0;
-      return StartServer(running_, Phase::kRollback);
     case Phase::kTrial:
     case Phase::kRollback:
       return StartAgain(server_why_.empty() ? absl::StrCat("it ended with ", exit->Describe())
@@ -432,11 +425,6 @@ void ServerParent::Refuse(const std::string& number, const std::string& why) {
 void ServerParent::TellServer(const ToServer& message) {
   // A server that is gone is noticed by its descriptor.
   if (server_.socket.valid()) (void)SendPacket(server_.socket.get(), message, {});
-}
-
-void ServerParent::DropKept() {
-  kept_.clear();
-  incomplete_ = false;
 }
 
 }  // namespace warpline::server

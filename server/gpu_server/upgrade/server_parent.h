@@ -86,6 +86,10 @@ class ServerParent {
   void StartServer(const std::string& program, Phase phase);
   // The server that was started cannot be used.
   void StartAgain(const std::string& why);
+  // The former server goes on with what was kept.
+  void RollBack(const std::string& why);
+  // The server serves, and needs nothing of what was kept.
+  void GoOn();
   // Receives a packet. The socket is closed once there is nothing more to be had of it.
   static absl::Status Receive(Program* from, warpline_internal::ToParent* message,
                               std::vector<UniqueFd>* fds);
@@ -103,7 +107,6 @@ class ServerParent {
   void Refuse(const std::string& number, const std::string& why);
   void TellServer(const warpline_internal::ToServer& message);
   void SendSignal(int signal);
-  void DropKept();
 
   const ServerParentOptions options_;
   UniqueFd signals_;

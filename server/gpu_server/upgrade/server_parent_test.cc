@@ -19,6 +19,8 @@
 namespace warpline::server {
 namespace {
 
+constexpr char kFirst[] = "a starts upgrade=0 rolled_back=0 count=0 text=\na serves\n";
+
 // The program is a file that the tests exchange for another version's.
 class ServerParentTest : public testing::Test {
  protected:
@@ -57,6 +59,20 @@ class ServerParentTest : public testing::Test {
   void Begin() {
     thread_ = std::thread([this] { exit_code_ = ServerParent(options_).Run(); });
   }
+  // Begins with the version "a", and waits until it serves.
+  void BeginFirst(const std::string& mood = "") {
+    Install("a", mood);
+    Begin();
+    Await(kFirst);
+  }
+  // Tells the parent to end while the version "b" does not become ready.
+  void EndDuringAnUpgrade() {
+    BeginFirst();
+    Install("b", "hangs");
+    Upgrade();
+    Await("b starts upgrade=1");
+    kill(getpid(), SIGTERM);
+  }
   int Wait() {
     thread_.join();
     return exit_code_;
@@ -94,12 +110,8 @@ class ServerParentTest : public testing::Test {
   int exit_code_ = -1;
 };
 
-constexpr char kFirst[] = "a starts upgrade=0 rolled_back=0 count=0 text=\na serves\n";
-
 TEST_F(ServerParentTest, PassesOnWhatWasKept) {
-  Install("a");
-  Begin();
-  Await(kFirst);
+  BeginFirst();
   for (int i = 1; i <= 5; ++i) {
     Upgrade();
     Await(
@@ -112,9 +124,7 @@ TEST_F(ServerParentTest, PassesOnWhatWasKept) {
 
 TEST_F(ServerParentTest, StartsTheFormerProgramWhereTheNextOneDoesNot) {
   options_.trial_limit = absl::Milliseconds(500);
-  Install("a");
-  Begin();
-  Await(kFirst);
+  BeginFirst();
   // The former program lies elsewhere.
   int count = 0;
   for (const char* mood : {"ends", "hangs"}) {
@@ -134,9 +144,7 @@ TEST_F(ServerParentTest, StartsTheFormerProgramWhereTheNextOneDoesNot) {
 }
 
 TEST_F(ServerParentTest, GoesOnWithWhatWasKeptWhenTheServerEndsAmidst) {
-  Install("a", "ends_in_pass_on");
-  Begin();
-  Await(kFirst);
+  BeginFirst("ends_in_pass_on");
   Install("b");
   Upgrade();
   Await("b starts upgrade=1 rolled_back=1 count=1 text=as it was\nb serves\n");
@@ -144,18 +152,14 @@ TEST_F(ServerParentTest, GoesOnWithWhatWasKeptWhenTheServerEndsAmidst) {
 
 TEST_F(ServerParentTest, AServerThatHasPassedOnEverythingIsNotWaitedForForever) {
   options_.trial_limit = absl::Milliseconds(500);
-  Install("a", "stays_behind");
-  Begin();
-  Await(kFirst);
+  BeginFirst("stays_behind");
   Install("b");
   Upgrade();
   Await("b starts upgrade=1 rolled_back=0 count=1 text=as it was\nb serves\n");
 }
 
 TEST_F(ServerParentTest, AServerStaysWhereNotAllWasKept) {
-  Install("a", "cannot_keep");
-  Begin();
-  Await(kFirst);
+  BeginFirst("cannot_keep");
   Upgrade();
   while (Count("a stays") < 2) {
     // Refused while the one before is under way.
@@ -167,9 +171,7 @@ TEST_F(ServerParentTest, AServerStaysWhereNotAllWasKept) {
 
 TEST_F(ServerParentTest, ChecksTheProgramFirst) {
   options_.check_limit = absl::Milliseconds(200);
-  Install("a");
-  Begin();
-  Await(kFirst);
+  BeginFirst();
   for (const char* mood : {"hangs_in_check", "ends_in_check"}) {
     Install(mood, mood);
     while (!absl::StrContains(Log(), absl::StrCat(mood, " is checked"))) {
@@ -191,9 +193,7 @@ TEST_F(ServerParentTest, ChecksTheProgramFirst) {
 
 TEST_F(ServerParentTest, GivesUpAfterSomeTries) {
   options_.most_rollbacks = 3;
-  Install("a");
-  Begin();
-  Await(kFirst);
+  BeginFirst();
   Install("b", "ends");
   Upgrade();
   EXPECT_EQ(Wait(), 1);
@@ -210,13 +210,7 @@ TEST_F(ServerParentTest, HasTheServersExitCode) {
 }
 
 TEST_F(ServerParentTest, EndsAfterAnUpgradeThatIsUnderWay) {
-  Install("a");
-  Begin();
-  Await(kFirst);
-  Install("b", "hangs");
-  Upgrade();
-  Await("b starts upgrade=1");
-  kill(getpid(), SIGTERM);
+  EndDuringAnUpgrade();
   Install("c");
   // It would otherwise wait for the limit.
   KillTheHangingOne();
@@ -225,15 +219,9 @@ TEST_F(ServerParentTest, EndsAfterAnUpgradeThatIsUnderWay) {
 }
 
 TEST_F(ServerParentTest, ASecondSignalEndsItAtOnce) {
-  Install("a");
-  Begin();
-  Await(kFirst);
-  Install("b", "hangs");
-  Upgrade();
-  Await("b starts upgrade=1");
-  kill(getpid(), SIGTERM);
-  absl::SleepFor(absl::Milliseconds(50));
-  kill(getpid(), SIGTERM);
+  EndDuringAnUpgrade();
+  // Another signal, since one that is pending already would be the same.
+  kill(getpid(), SIGINT);
   EXPECT_EQ(Wait(), 1);
 }
 
