@@ -39,6 +39,7 @@ const EventInfo kEvents[static_cast<size_t>(Event::kEventCount)] = {
     {Event::kAdminReplace, "admin.replace", Bound::kAdminRefusals},
     {Event::kAdminPage, "admin.page", Bound::kAdminRefusals},
     {Event::kAdminUpgrade, "admin.upgrade", Bound::kAdminRefusals},
+    {Event::kAdminCheckpoint, "admin.checkpoint", Bound::kAdminRefusals},
     {Event::kAdminPolicy, "admin.policy", Bound::kAdminRefusals},
     {Event::kPolicyFailed, "policy.failed", Bound::kPolicies},
     {Event::kPolicyNote, "policy.note", Bound::kPolicyNotes},

@@ -50,6 +50,7 @@ enum class Event : size_t {
   kAdminReplace,
   kAdminPage,
   kAdminUpgrade,
+  kAdminCheckpoint,
   kAdminPolicy,
   kPolicyFailed,
   kPolicyNote,

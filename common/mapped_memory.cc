@@ -9,8 +9,9 @@
 
 namespace warpline {
 
-absl::StatusOr<MappedMemory> MappedMemory::Map(int fd, uint64_t bytes) {
-  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+absl::StatusOr<MappedMemory> MappedMemory::Map(int fd, uint64_t bytes, uint64_t offset) {
+  void* const data =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat("mmap: ", std::strerror(errno)));
   }

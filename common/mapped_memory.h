@@ -13,9 +13,10 @@ namespace warpline {
 // Thread-compatible. Unmaps the memory when it is destroyed.
 class MappedMemory {
  public:
-  // Maps the first `bytes` behind `fd` (borrowed), to be read and written, with huge pages where
-  // the system gives them. RESOURCE_EXHAUSTED, with errno's text, when it cannot be mapped.
-  static absl::StatusOr<MappedMemory> Map(int fd, uint64_t bytes);
+  // Maps `bytes` behind `fd` (borrowed) from `offset` on, to be read and written, with huge pages
+  // where the system gives them. `offset` is a multiple of the page's size. RESOURCE_EXHAUSTED,
+  // with errno's text, when it cannot be mapped.
+  static absl::StatusOr<MappedMemory> Map(int fd, uint64_t bytes, uint64_t offset = 0);
 
   MappedMemory() = default;
   ~MappedMemory();

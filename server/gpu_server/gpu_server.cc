@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/bind_front.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -403,7 +404,6 @@ absl::Status GpuServer::Compose() {
     policies_ = std::move(policies->book);
     host->dispatcher = std::move(policies->dispatcher);
   }
-  host->upgrades = parent_ != nullptr;
   host->session.host_memory_socket = FormerHostMemorySocket();
   if (!options_.device.saved_sessions.empty()) {
     auto saved = SavedSessions::Open(options_.device.saved_sessions, swap_.get());
@@ -428,6 +428,10 @@ absl::Status GpuServer::Compose() {
     exposer_->RegisterCollectable(tenant_metrics_);
   }
   replacements_ = std::make_unique<Replacements>(host_.get());
+  checkpoints_ = std::make_unique<Checkpoints>(
+      CheckpointActions{.save = absl::bind_front(&SessionHost::SaveCheckpoint, host_.get()),
+                        .restore = absl::bind_front(&SessionHost::RestoreCheckpoint, host_.get())},
+      swap_.get());
   return absl::OkStatus();
 }
 
@@ -546,6 +550,10 @@ absl::Status GpuServer::StartAdminListener() {
     options.methods[kUpgradeMethod] = audit::Audited(
         audit_.get(), &DescribeUpgrade, [this](const std::string&, const std::string& request) {
           return AnswerUpgrade(parent_, request);
+        });
+    options.methods[kCheckpointMethod] = audit::Audited(
+        audit_.get(), &DescribeCheckpoint, [this](const std::string&, const std::string& request) {
+          return checkpoints_->Answer(request);
         });
     options.methods[kTraceMethod] = [this](const std::string&, const std::string& request) {
       return AnswerTrace(host_->dispatcher(), request);

@@ -21,6 +21,7 @@
 #include "audit/audit_log.h"
 #include "common/unique_fd.h"
 #include "server/gpu_server/admin/admin_socket_lock.h"
+#include "server/gpu_server/admin/checkpoints.h"
 #include "server/gpu_server/admin/metrics.h"
 #include "server/gpu_server/admin/replacements.h"
 #include "server/gpu_server/admin/scheduler_link.h"
@@ -132,6 +133,7 @@ class GpuServer {
   std::shared_ptr<TenantMetrics> tenant_metrics_;  // Null without --tenant_metrics.
   std::unique_ptr<prometheus::Exposer> exposer_;   // Null for none. Does not own what it exposes.
   std::unique_ptr<Replacements> replacements_;
+  std::unique_ptr<Checkpoints> checkpoints_;
   std::unique_ptr<HealthListener> health_;  // Null for none.
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<AdminSocketLock> admin_lock_;  // Null for none.

@@ -56,6 +56,8 @@ constexpr VerbInfo kVerbs[] = {
     {"servers", Verb::kServers, "endpoint:text reason:text within:duration migrate json"},
     {"migrate", Verb::kMigrate, "endpoint:text to:text device:text nowait"},
     {"server", Verb::kServer, "endpoint:text to:text force"},
+    {"checkpoint", Verb::kCheckpoint, "endpoint:text end"},
+    {"restore", Verb::kRestore, "endpoint:text device:text"},
     {"replace", Verb::kReplace, kOfSessions},
     {"page-out", Verb::kPageOut, kOfSessions},
     {"page-in", Verb::kPageIn, kOfSessions},
@@ -263,6 +265,18 @@ absl::Status CheckMigration(const CommandLine& line) {
   return absl::OkStatus();
 }
 
+// Checks that a checkpoint's lease or session and its folder are named.
+absl::Status CheckCheckpoint(const CommandLine& line) {
+  const bool saves = line.verb == Verb::kCheckpoint;
+  if (!saves && line.verb != Verb::kRestore) return absl::OkStatus();
+  const size_t words = saves ? 2 : 1;
+  if (line.rest.size() > words) return Wrong("unexpected argument \"", line.rest[words], "\"");
+  if (line.rest.size() == words && !line.rest[0].empty() && !line.rest.back().empty()) {
+    return absl::OkStatus();
+  }
+  return Wrong(saves ? "name a lease or a session, and a folder" : "name a folder", "", "");
+}
+
 bool ActsOnSessions(Verb verb) {
   return verb == Verb::kReplace || verb == Verb::kPageOut || verb == Verb::kPageIn ||
          verb == Verb::kSuspend || verb == Verb::kResume || verb == Verb::kLimit ||
@@ -370,10 +384,12 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
       line.verb == Verb::kServer) {
     if (auto status = TakeAction(&line); !status.ok()) return status;
   } else if (!takes_program && !takes_session && !takes_command && line.verb != Verb::kServe &&
-             line.verb != Verb::kKeepLease && line.verb != Verb::kMigrate && !line.rest.empty()) {
+             line.verb != Verb::kKeepLease && line.verb != Verb::kMigrate &&
+             line.verb != Verb::kCheckpoint && line.verb != Verb::kRestore && !line.rest.empty()) {
     return Wrong("unexpected argument \"", line.rest[0], "\"");
   }
   if (auto status = CheckMigration(line); !status.ok()) return status;
+  if (auto status = CheckCheckpoint(line); !status.ok()) return status;
   return line;
 }
 

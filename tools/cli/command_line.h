@@ -29,6 +29,8 @@ enum class Verb {
   kSlice,
   kServers,
   kServer,
+  kCheckpoint,
+  kRestore,
   kReplace,
   kPageOut,
   kPageIn,
@@ -58,6 +60,7 @@ struct CommandLine {
   std::map<std::string, std::string> options;
   // The words after the options. kHelp: the command that is asked about, or nothing. kReplace,
   // kPageOut, kPageIn, kSuspend, kResume, kLimit and kRevoke: the session's number, or nothing.
+  // kCheckpoint: a lease or a session's number, and the folder. kRestore: the folder.
   // kServe: the server's flags. kRun: the program and its arguments, at least one. kExplain:
   // programs. kKeepLease: processes. kMigrate: the lease. kTenant, kLease, kSlice, kServers,
   // kPolicy: the name, or a file. kProgram: the name, and files.

@@ -81,6 +81,15 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    a warpline-server or the folder of a bundle; without it, it is
                                    the file at the server's own path. A server with sessions that
                                    cannot go on stays as it is; with --force those sessions end
+  warpline checkpoint LEASE|SESSION DIR [--end]
+                                   save a lease's sessions, or one session, of a server in the
+                                   folder DIR (warpline serve --swap_host=SIZE). They rest for a
+                                   moment, and go on; with --end they end once the disk has them,
+                                   and their programs wait to be restored. What the folder has of
+                                   their memory already is not written again
+  warpline restore DIR [--device=GPU-UUID]
+                                   have the sessions of such a folder go on at a server, on the GPU
+                                   that they had or on this one
   warpline revoke SESSIONS [--reason=WHY]
                                    end sessions of a server now; their programs get
                                    CUDA_ERROR_NOT_PERMITTED
@@ -201,10 +210,10 @@ change or list tenants and leases want the operator's credential. It is in the f
 WARPLINE_OPERATOR_CREDENTIAL_FILE, else in operator.credential in the state folder of your own
 scheduler or of the service.
 
-ps, top, stat, policy, trace, server, replace, page-out, page-in, suspend, resume, limit and revoke
-are for a server's operator: the server's own user or root, on its host. They find the server's admin socket themselves
-(warpline serve --admin_socket=PATH); if that socket is forwarded from another host, E is
-unix:/PATH. Under `warpline run`, or with a tenant's credential at a scheduler, ps, top and stat
+ps, top, stat, policy, trace, server, checkpoint, restore, replace, page-out, page-in, suspend,
+resume, limit and revoke are for a server's operator: the server's own user or root, on its host.
+They find the server's admin socket themselves (warpline serve --admin_socket=PATH); if that socket
+is forwarded from another host, E is unix:/PATH. Under `warpline run`, or with a tenant's credential at a scheduler, ps, top and stat
 show that lease or tenant only.
 )";
 
@@ -215,18 +224,18 @@ struct Paragraph {
 };
 constexpr Paragraph kParagraphs[] = {
     {"E is host:port",
-     "run hold ps top devices stat servers lease migrate slice tenant policy trace server replace "
-     "page-out page-in suspend resume limit revoke"},
+     "run hold ps top devices stat servers lease migrate slice tenant policy trace server "
+     "checkpoint restore replace page-out page-in suspend resume limit revoke"},
     {"SESSIONS is", "replace page-out page-in suspend resume limit revoke"},
     {"LIMITS are", "tenant"},
     {"SHAPE is", "slice"},
     {"DIR is the", "audit"},
     {"A server or scheduler with TLS",
      "run hold ps top devices stat servers lease migrate slice tenant audit policy trace server "
-     "replace "
-     "page-out page-in suspend resume limit revoke"},
+     "checkpoint restore replace page-out page-in suspend resume limit revoke"},
     {"ps, top, stat,",
-     "ps top stat policy trace server replace page-out page-in suspend resume limit revoke"},
+     "ps top stat policy trace server checkpoint restore replace page-out page-in suspend resume "
+     "limit revoke"},
 };
 
 bool IsAbout(absl::string_view paragraph, const std::string& command) {

@@ -22,6 +22,7 @@
 #include "common/sibling_program.h"
 #include "common/version.h"
 #include "tools/cli/audit.h"
+#include "tools/cli/checkpoint.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/devices.h"
 #include "tools/cli/explain.h"
@@ -197,6 +198,9 @@ int Main(const std::vector<std::string>& args) {
       return Migrate(*line, Endpoint(*line, kDefaultSchedulerEndpoint));
     case Verb::kServer:
       return UpgradeServer(*line, Endpoint(*line));
+    case Verb::kCheckpoint:
+    case Verb::kRestore:
+      return SaveOrRestore(*line, Endpoint(*line));
     case Verb::kReplace:
       return ActOnSessions(*line, warpline_internal::ReplaceRequest::REPLACE, "replaced");
     case Verb::kPageOut:

@@ -7,12 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/crypto/secret.h"
-#include "common/steady_time.h"
 #include "tools/cli/administration.h"
-#include "tools/cli/call_timeout.h"
 #include "tools/cli/child.h"
 #include "tools/cli/text.h"
-#include "transport/grpc/unary/unary_client.h"
 
 namespace warpline::cli {
 namespace {
@@ -100,17 +97,8 @@ int UpgradeServer(const CommandLine& line, const std::string& endpoint) {
     if (error) return Complain("warpline", "no such path: " + Shown(line.Text("to")), 1);
   }
   BlockForwardedSignals();
-  return FollowUpgrade(
-      std::move(request),
-      {.ask =
-           [&](const UpgradeRequest& asked) {
-             return CallUnary<UpgradeReply>(&*admin, "/warpline_internal.Admin/Upgrade", asked,
-                                            CallTimeout());
-           },
-       .pause = &WaitForEndSignal,
-       .clock = &SteadyNow,
-       .say = &SayLine,
-       .complain = [](const std::string& said) { Complain("warpline", said, 1); }});
+  return FollowUpgrade(std::move(request), CallsTo<UpgradeRequest, UpgradeReply>(
+                                               &*admin, "/warpline_internal.Admin/Upgrade"));
 }
 
 }  // namespace warpline::cli

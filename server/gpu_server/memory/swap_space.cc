@@ -1,15 +1,14 @@
 #include "server/gpu_server/memory/swap_space.h"
 
 #include <algorithm>
-#include <atomic>
 #include <fstream>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/mapped_memory.h"
+#include "common/parallel_for.h"
 #include "common/sealed_memory.h"
 
 namespace warpline::server {
@@ -28,22 +27,10 @@ std::optional<uint64_t> AvailableBytes() {
 
 // The system gives pages to one thread at about a GiB a second.
 absl::Status PopulateAll(const std::vector<std::pair<int, uint64_t>>& blocks, int threads) {
-  std::atomic<size_t> next{0};
-  std::vector<absl::Status> results(blocks.size());
-  const auto populate = [&] {
-    for (size_t i = next++; i < blocks.size(); i = next++) {
-      auto mapped = MappedMemory::Map(blocks[i].first, blocks[i].second);
-      results[i] = mapped.ok() ? mapped->Populate() : mapped.status();
-    }
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(populate);
-  populate();
-  for (std::thread& thread : others) thread.join();
-  for (const absl::Status& result : results) {
-    if (!result.ok()) return result;
-  }
-  return absl::OkStatus();
+  return ParallelFor(threads, blocks.size(), [&blocks](uint64_t i) {
+    auto mapped = MappedMemory::Map(blocks[i].first, blocks[i].second);
+    return mapped.ok() ? mapped->Populate() : mapped.status();
+  });
 }
 
 }  // namespace

@@ -7,12 +7,8 @@
 //
 //   DIR/lock                 held by the server that uses the folder
 //   DIR/host.name            a name that all its servers use, such as that of a socket
-//   DIR/session-7/manifest   SavedSession (proto/saved_session.proto)
-//   DIR/session-7/memory ...  a file for each of its parts (session_parts.h)
+//   DIR/session-7            the session (session_folder.h)
 //   DIR/partial-7, DIR/taken-7   while they are written, and while they are taken over
-//
-// The contents of the folder are treated as hostile: rights and quotas come from the lease, never
-// from here.
 #ifndef WARPLINE_SERVER_GPU_SERVER_SAVED_SAVED_SESSIONS_H_
 #define WARPLINE_SERVER_GPU_SERVER_SAVED_SAVED_SESSIONS_H_
 
@@ -70,8 +66,7 @@ class SavedSessions {
       : dir_(std::move(dir)), space_(space), lock_(std::move(lock)) {}
 
   std::string FolderOf(const char* state, uint64_t session) const;
-  absl::Status WriteFiles(const std::string& folder, SessionCut* cut) const;
-  absl::StatusOr<warpline_internal::SavedSession> ReadManifest(uint64_t session) const;
+  absl::StatusOr<warpline_internal::SavedSession> ManifestOf(uint64_t session) const;
 
   const std::string dir_;
   SwapSpace* const space_;

@@ -195,7 +195,7 @@ TEST_F(SavedSessionsTest, AFolderThatOthersReachIsRefused) {
 }
 
 TEST_F(SavedSessionsTest, EveryByteIsLookedAt) {
-  for (const char* name : {"memory", "journal", "variables", "staging-0"}) {
+  for (const char* name : {"memory-1", "journal", "variables", "staging-0"}) {
     Write(7);
     const std::string right = Contents(File(7, name));
     for (const size_t at : {size_t{0}, right.size() / 2, right.size() - 1}) {
@@ -236,7 +236,7 @@ TEST_F(SavedSessionsTest, ForgedManifestsAreRefused) {
   const std::pair<const char*, std::function<void(Manifest*)>> forgeries[] = {
       {"another session", [](Manifest* m) { m->set_session(8); }},
       {"no format", [](Manifest* m) { m->set_format(0); }},
-      {"a newer format", [](Manifest* m) { m->set_format(2); }},
+      {"a newer format", [](Manifest* m) { m->set_format(kSavedSessionFormat + 1); }},
       {"half a granule", [](Manifest* m) { m->mutable_range(0)->set_bytes(3 * kGranule - 1); }},
       {"no bytes", [](Manifest* m) { m->mutable_range(0)->set_bytes(0); }},
       {"a sum that overflows",
@@ -252,8 +252,27 @@ TEST_F(SavedSessionsTest, ForgedManifestsAreRefused) {
       {"staging without a file", [](Manifest* m) { m->add_staging()->set_bytes(4096); }},
       {"staging without an end",
        [](Manifest* m) { m->mutable_staging(0)->set_bytes(~uint64_t{0}); }},
-      {"no hash", [](Manifest* m) { FileOf(m, "memory")->clear_sha256(); }},
-      {"a larger file", [](Manifest* m) { FileOf(m, "memory")->set_bytes(~uint64_t{0}); }},
+      {"no hash", [](Manifest* m) { FileOf(m, "journal")->clear_sha256(); }},
+      {"a larger file", [](Manifest* m) { FileOf(m, "journal")->set_bytes(~uint64_t{0}); }},
+      {"no hashes of memory", [](Manifest* m) { m->clear_block_sha256(); }},
+      {"a hash too few", [](Manifest* m) { m->mutable_block_sha256()->pop_back(); }},
+      {"memory nowhere", [](Manifest* m) { m->clear_block_at(); }},
+      {"memory behind its file", [](Manifest* m) { m->set_block_at(0, 3); }},
+      {"memory that overflows", [](Manifest* m) { m->set_block_at(0, ~uint64_t{0}); }},
+      {"memory in no file", [](Manifest* m) { m->set_block_file(0, 1); }},
+      {"memory elsewhere",
+       [](Manifest* m) { m->mutable_memory_file(0)->set_name("../session-8/memory-1"); }},
+      {"memory in the journal",
+       [](Manifest* m) { m->mutable_memory_file(0)->set_name("journal"); }},
+      {"memory of another size",
+       [](Manifest* m) {
+         m->mutable_memory_file(0)->set_bytes(~uint64_t{0} / kGranule * kGranule);
+       }},
+      {"parts of memory exchanged",
+       [](Manifest* m) {
+         m->set_block_at(0, 1);
+         m->set_block_at(1, 0);
+       }},
   };
   for (const auto& [what, change] : forgeries) {
     Write(7);

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -170,6 +171,33 @@ absl::StatusOr<std::shared_ptr<AwayMemory>> TakeMemory(const SavedSession& manif
 
 namespace {
 
+// Holds parts in this process's memory.
+class KeptParts : public PartSink, public PartSource {
+ public:
+  // Both PartSink's and PartSource's.
+  absl::Status Begin(const std::string& part) override {
+    part_ = &parts_[part];
+    read_ = 0;
+    return absl::OkStatus();
+  }
+  absl::Status Add(std::string bytes) override {
+    part_->append(bytes);
+    return absl::OkStatus();
+  }
+  absl::Status Next(char* to, size_t bytes) override {
+    if (bytes > part_->size() - read_) return absl::InternalError("a part ends too early");
+    part_->copy(to, bytes, read_);
+    read_ += bytes;
+    return absl::OkStatus();
+  }
+  absl::Status End() override { return absl::OkStatus(); }
+
+ private:
+  std::map<std::string, std::string> parts_;
+  std::string* part_ = nullptr;
+  size_t read_ = 0;
+};
+
 absl::Status ReadMemory(PartSource* from, SwapSpace* space, SessionCut* cut) {
   auto away =
       TakeMemory(cut->manifest, space, [space](uint64_t bytes) { return space->Take(bytes); });
@@ -226,7 +254,7 @@ void DescribeParts(SessionCut* cut) {
   if (cut->away != nullptr) cut->manifest.set_used(BitsOf(cut->away->used));
 }
 
-absl::Status AddParts(const SessionCut& cut, const SwapSpace* space, PartSink* to) {
+absl::Status AddState(const SessionCut& cut, PartSink* to) {
   absl::Status added = AddExtents(kJournal, cut.journal.get(), to);
   if (added.ok() && cut.variables.valid()) {
     added = AddExtents(kVariables, cut.variables.get(), to);
@@ -234,6 +262,11 @@ absl::Status AddParts(const SessionCut& cut, const SwapSpace* space, PartSink* t
   for (size_t i = 0; i < cut.staging.size() && added.ok(); ++i) {
     added = AddExtents(StagingName(static_cast<int>(i)), cut.staging[i].get(), to);
   }
+  return added;
+}
+
+absl::Status AddParts(const SessionCut& cut, const SwapSpace* space, PartSink* to) {
+  absl::Status added = AddState(cut, to);
   if (added.ok()) added = to->Begin(kMemory);
   if (cut.away != nullptr) {
     for (const SwapSpace::Extent& extent : cut.away->place.extents()) {
@@ -244,23 +277,37 @@ absl::Status AddParts(const SessionCut& cut, const SwapSpace* space, PartSink* t
   return added.ok() ? to->End() : added;
 }
 
+absl::Status ReadState(PartSource* from, SessionCut* cut) {
+  auto journal = JournalFile::CreateMemory();
+  if (!journal.ok()) return journal.status();
+  cut->journal = *std::move(journal);
+  absl::Status read = ReadExtents(kJournal, from, cut->journal.get(), kJournalBytes);
+  if (!read.ok()) return read;
+  cut->variables = UniqueFd();
+  if (cut->manifest.has_variables()) {
+    auto variables = CreateVariableFile();
+    if (!variables.ok()) return variables.status();
+    cut->variables = *std::move(variables);
+    read = ReadExtents(kVariables, from, cut->variables.get(), kVariableFileBytes);
+    if (!read.ok()) return read;
+  }
+  cut->staging.clear();
+  return ReadStaging(from, cut);
+}
+
+absl::Status CopyState(SessionCut* cut) {
+  DescribeParts(cut);
+  KeptParts parts;
+  const absl::Status added = AddState(*cut, &parts);
+  return added.ok() ? ReadState(&parts, cut) : added;
+}
+
 absl::StatusOr<SessionCut> ReadParts(SavedSession manifest, SwapSpace* space, PartSource* from) {
   SessionCut cut;
   cut.manifest = std::move(manifest);
-  auto journal = JournalFile::CreateMemory();
-  if (!journal.ok()) return journal.status();
-  cut.journal = *std::move(journal);
-  absl::Status read = ReadExtents(kJournal, from, cut.journal.get(), kJournalBytes);
+  absl::Status read = ReadState(from, &cut);
+  if (read.ok()) read = ReadMemory(from, space, &cut);
   if (!read.ok()) return read;
-  if (cut.manifest.has_variables()) {
-    auto variables = CreateVariableFile();
-    if (!variables.ok()) return variables.status();
-    cut.variables = *std::move(variables);
-    read = ReadExtents(kVariables, from, cut.variables.get(), kVariableFileBytes);
-    if (!read.ok()) return read;
-  }
-  if (read = ReadStaging(from, &cut); !read.ok()) return read;
-  if (read = ReadMemory(from, space, &cut); !read.ok()) return read;
   return cut;
 }
 

@@ -7,8 +7,9 @@
 //   staging-0   staging memory of its bulk connections
 //   memory      the device memory, without parts that are all zeros
 //
-// All but the memory are sparse. They are written as a row of extents: offset and size, 8 bytes
-// each, and the bytes. An extent without bytes is the last one.
+// All but the memory are its state. They are sparse, and are written as a row of extents: offset
+// and size, 8 bytes each, and the bytes. An extent without bytes is the last one. A folder has the
+// memory in another form (memory_blocks.h).
 #ifndef WARPLINE_SERVER_GPU_SERVER_SAVED_SESSION_PARTS_H_
 #define WARPLINE_SERVER_GPU_SERVER_SAVED_SESSION_PARTS_H_
 
@@ -29,7 +30,14 @@
 
 namespace warpline::server {
 
-inline constexpr uint32_t kSavedSessionFormat = 1;
+inline constexpr uint32_t kSavedSessionFormat = 2;
+
+// Where a session that a server goes on with comes from.
+enum class Origin {
+  kFormerServer,  // The server before this one.
+  kOtherServer,   // One that runs now.
+  kCheckpoint,
+};
 
 // A session at rest, without a worker: all that another server needs to go on with it.
 struct SessionCut {
@@ -38,7 +46,8 @@ struct SessionCut {
   UniqueFd variables;                // That of CreateVariableFile(); invalid for none.
   std::shared_ptr<AwayMemory> away;  // In host memory; null where the session has none.
   std::vector<UniqueFd> staging;     // By the manifest's ranges of it.
-  bool moved = false;                // It comes from a server that runs now.
+  Origin origin = Origin::kFormerServer;
+  std::string device;  // The device that it is to have; empty for the former one.
 };
 
 // Manifests are no larger: frames that a client did not acknowledge take most of it
@@ -77,10 +86,16 @@ using PlaceTaker = std::function<absl::StatusOr<SwapSpace::Place>(uint64_t bytes
 absl::StatusOr<std::shared_ptr<AwayMemory>> TakeMemory(
     const warpline_internal::SavedSession& manifest, const SwapSpace* space,
     const PlaceTaker& take);
-// Completes `cut->manifest`, so that it tells of all parts. Called before AddParts().
+// Completes `cut->manifest`, so that it tells of all parts. Called before AddParts() and
+// AddState().
 void DescribeParts(SessionCut* cut);
 // Gives all parts to `to`. `space` has the cut's memory; null where it has none.
 absl::Status AddParts(const SessionCut& cut, const SwapSpace* space, PartSink* to);
+// These are for the state only.
+absl::Status AddState(const SessionCut& cut, PartSink* to);
+absl::Status ReadState(PartSource* from, SessionCut* cut);
+// Gives the cut a copy of its state, so that the session's next worker can change the original.
+absl::Status CopyState(SessionCut* cut);
 // Reads what AddParts() gave for this manifest, and takes host memory of `space` for it, which may
 // be null where nothing is moved. INVALID_ARGUMENT for what no server would give,
 // RESOURCE_EXHAUSTED when there is too little host memory, FAILED_PRECONDITION where there is none;

@@ -170,6 +170,7 @@ class Session : public SessionControl,
   enum class Heir {
     kNextServer,   // The one that follows this one on this host.
     kOtherServer,  // One that runs now, maybe on another host.
+    kCheckpoint,   // Any that restores a checkpoint.
   };
   void Save(Heir heir, absl::Duration deadline, Saved saved) RUNS_ON(control_loop);
   // Returns what it has that would be lost, or would be in the way; empty for nothing.
@@ -391,8 +392,7 @@ class Session : public SessionControl,
   // The client may come back.
   void TakeBack() RUNS_ON(control_loop);
   absl::Status TryAdopt(SessionCut cut) RUNS_ON(control_loop);
-  absl::Status AdmitAdopted(const warpline_internal::SavedSession& from, bool moved)
-      RUNS_ON(control_loop);
+  absl::Status AdmitAdopted(const SessionCut& cut) RUNS_ON(control_loop);
   absl::Status AdoptWorker(SessionCut* cut) RUNS_ON(control_loop);
   absl::Status AdoptLink(const warpline_internal::SavedSession& from) RUNS_ON(control_loop);
   // Whatever goes on with the worker is forgotten, for the reason `status`.

@@ -27,8 +27,7 @@ uint64_t HostMemoryLimit(uint64_t configured) {
 }
 
 SessionHostOptions WithSocket(SessionHostOptions options) {
-  options.session.keeps_tokens =
-      (options.saved != nullptr || options.upgrades) && options.leases->options().required;
+  options.session.keeps_tokens = options.leases->options().required;
   std::string& name = options.session.host_memory_socket;
   if (name.empty()) name = HostMemoryPort::NewName();
   return options;
@@ -276,6 +275,7 @@ absl::StatusOr<SessionSides> SessionHost::Find(const std::string& peer, uint64_t
     if (found != known_.end()) session = found->second;
     const auto saved = away_.find(id);
     away = saved != away_.end() && EqualSecrets(secret, saved->second);
+    away = away || (session == nullptr && checkpointed_.contains(secret));
   }
   if (away || (session != nullptr && session->HasSecret(secret) && session->away())) {
     return absl::UnavailableError("the session is saved, and goes on once a server has it again");

@@ -15,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -82,8 +83,6 @@ struct SessionHostOptions {
   KeyedLogBudgetOptions log = ServerLogOptions();
   // Where sessions outlive the server; null for nowhere.
   std::unique_ptr<SavedSessions> saved;
-  // Sessions are passed on to the next version of the server.
-  bool upgrades = false;
 };
 
 // One device in a HostSnapshot.
@@ -111,6 +110,33 @@ struct HostSnapshot {
   // The host memory that holds memory moved from devices, and all that there is for that.
   uint64_t swap_bytes = 0;
   uint64_t swap_limit_bytes = 0;
+};
+
+// A checkpoint to be saved or restored.
+struct CheckpointOrder {
+  std::string dir;
+  SwapSpace* space = nullptr;  // Borrowed; null where no memory is moved.
+  // Saved are the sessions of the lease, or else this one. Each may take as long as `deadline` to
+  // come to rest. With `ends` they end here once the disk has them.
+  std::string lease = {};
+  uint64_t session = 0;
+  bool ends = false;
+  absl::Duration deadline = {};
+  // The device that restored sessions are to have; empty for the one that they had.
+  std::string device = {};
+};
+
+struct CheckpointResult {
+  size_t sessions = 0;
+  uint64_t bytes = 0;          // Their device memory that is not zeros.
+  uint64_t written_bytes = 0;  // The part of it that the folder did not have yet.
+  absl::Duration pause = {};   // Until they were let go on; until the disk had them if they end.
+};
+
+// How far a checkpoint is, for other threads.
+struct CheckpointProgress {
+  std::atomic<uint64_t> bytes{0};
+  std::atomic<uint64_t> done_bytes{0};
 };
 
 // Moving leases needs these from others. The functions block; `dial` is SendSessions()'s.
@@ -184,6 +210,17 @@ class SessionHost : public Acceptor,
   // be `all`, and is otherwise lost. Blocks.
   absl::StatusOr<uint32_t> AdoptPassed(std::vector<SessionCut> cuts, bool all, absl::Time give_up);
   void LetPassedIn();
+  // Writes sessions into the folder of a checkpoint, all as they are at one moment. They go on as
+  // soon as their memory is in the host's, while it is being written. NOT_FOUND without such
+  // sessions; FAILED_PRECONDITION for what one of them has that would be lost, before anything is
+  // done; otherwise Session::Save()'s errors, and CheckpointFolder's. Blocks.
+  absl::StatusOr<CheckpointResult> SaveCheckpoint(const CheckpointOrder& order,
+                                                  CheckpointProgress* progress);
+  // Goes on with the sessions of a checkpoint, all of them or none. The folder stays as it is.
+  // ALREADY_EXISTS where one of them runs here; otherwise CheckpointFolder's errors, and those of
+  // leases and devices. Blocks.
+  absl::StatusOr<CheckpointResult> RestoreCheckpoint(const CheckpointOrder& order,
+                                                     CheckpointProgress* progress);
   // Leases move to and from this server until StopMoves(), which ends moves that are under way.
   void StartMoves(MoveServices services);
   void StopMoves();
@@ -339,9 +376,17 @@ class SessionHost : public Acceptor,
   // Upgrades (session_host_upgrading.cc).
   void HoldNewSessions(bool hold);
   void AwaitOpened(absl::Time deadline);
-  // Returns OK if all sessions may be cut; otherwise why not.
-  absl::Status CheckCuts();
+  // Returns OK if the sessions may be cut; otherwise why not. `fate` says what becomes of those
+  // that may not.
+  absl::Status CheckCuts(const std::vector<uint64_t>& ids, Session::Heir heir, const char* fate);
   absl::Status AdoptWhenItMay(SessionCut cut, absl::Time give_up);
+
+  // Checkpoints (session_host_checkpoints.cc).
+  absl::StatusOr<std::vector<uint64_t>> SessionsOf(const CheckpointOrder& order);
+  void EndInCheckpoint(const std::vector<SessionCut>& cuts, const absl::Status& written);
+  absl::Status CheckNotHere(const std::string& secret);
+  // Adds the session's number to `*ids`.
+  absl::Status AdoptCheckpointed(SessionCut cut, std::vector<uint64_t>* ids) RUNS_ON(control_loop);
 
   // Moving (session_host_moving.cc).
   struct Moving;
@@ -418,6 +463,8 @@ class SessionHost : public Acceptor,
   // The numbers, by their secrets, of sessions that other servers had: their clients may know them
   // by other numbers.
   absl::flat_hash_map<std::string, uint64_t> numbers_ ABSL_GUARDED_BY(mu_);
+  // The secrets of sessions that ended here when a checkpoint had them: their clients wait.
+  absl::flat_hash_set<std::string> checkpointed_ ABSL_GUARDED_BY(mu_);
   // Null while leases do not move.
   std::shared_ptr<const MoveServices> moves_with_ ABSL_GUARDED_BY(mu_);
   CondVar moves_changed_;

@@ -322,7 +322,7 @@ absl::Status SessionHost::AdoptMoved(const LeaseToken& ticket, std::vector<Sessi
     const std::string peer = cut.manifest.peer();
     auto membership = options_.leases->JoinMoved(ticket, HolderOf(peer), PeerUnit(peer));
     if (!membership.ok()) return membership.status();
-    cut.moved = true;
+    cut.origin = Origin::kOtherServer;
     cut.manifest.clear_token();
     uint64_t id = 0;
     {

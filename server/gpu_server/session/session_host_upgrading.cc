@@ -50,40 +50,44 @@ void SessionHost::AwaitOpened(absl::Time deadline) {
   }
 }
 
-absl::Status SessionHost::CheckCuts() {
+absl::Status SessionHost::CheckCuts(const std::vector<uint64_t>& ids, Session::Heir heir,
+                                    const char* fate) {
   std::vector<std::string> obstacles;
-  size_t sessions = 0;
   OnControl([&] {
     control_loop.AssertOnLoop();
-    for (const auto& [id, session] : sessions_) {
-      if (!session->Serving()) continue;
-      ++sessions;
-      const std::string why = session->WhyNotSaved(Session::Heir::kNextServer);
+    for (const uint64_t id : ids) {
+      const auto found = sessions_.find(id);
+      if (found == sessions_.end()) continue;
+      const std::string why = found->second->WhyNotSaved(heir);
       if (!why.empty()) obstacles.push_back(absl::StrCat("session ", id, ": ", why));
     }
   });
   if (obstacles.empty()) return absl::OkStatus();
   const size_t all = obstacles.size();
   obstacles.resize(std::min(all, kMostTold));
-  return absl::FailedPreconditionError(
-      absl::StrCat(all, " of ", sessions, " sessions would end with this server (",
-                   absl::StrJoin(obstacles, "; "), all > kMostTold ? "; ..." : "", ")"));
+  return absl::FailedPreconditionError(absl::StrCat(all, " of ", ids.size(), " sessions ", fate,
+                                                    " (", absl::StrJoin(obstacles, "; "),
+                                                    all > kMostTold ? "; ..." : "", ")"));
 }
 
 absl::StatusOr<std::vector<SessionCut>> SessionHost::CutAll(absl::Duration deadline, bool force) {
   HoldNewSessions(true);
   AwaitOpened(SteadyNow() + std::min(deadline, kOpening));
-  if (const absl::Status may = CheckCuts(); !may.ok() && !force) {
+  std::vector<uint64_t> ids;
+  OnControl([&] {
+    control_loop.AssertOnLoop();
+    for (const auto& [id, session] : sessions_) {
+      if (session->Serving()) ids.push_back(id);
+    }
+  });
+  const absl::Status may = CheckCuts(ids, Session::Heir::kNextServer, "would end with this server");
+  if (!may.ok() && !force) {
     HoldNewSessions(false);
     return may;
   }
   const auto rests = std::make_shared<std::promise<Resting>>();
   OnControl([&] {
     control_loop.AssertOnLoop();
-    std::vector<uint64_t> ids;
-    for (const auto& [id, session] : sessions_) {
-      if (session->Serving()) ids.push_back(id);
-    }
     CutGroup(ids,
              {.heir = Session::Heir::kNextServer,
               .deadline = deadline,

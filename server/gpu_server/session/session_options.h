@@ -68,7 +68,7 @@ struct SessionOptions {
   // Memory requests and returns that a client may have under way.
   int max_pending_requests = 64;
   SessionChannelOptions channel;
-  // Sessions outlive the server, and show the tokens of their leases to the next one.
+  // A session that goes on at another server shows the token of its lease there.
   bool keeps_tokens = false;
   std::string server_name;  // For clients' logs.
   // Null where no programs are vetted.

@@ -31,6 +31,22 @@ constexpr size_t kUuidBytes = 16;
 // Between looks at the replies of a worker that comes to rest.
 constexpr absl::Duration kPoll = absl::Milliseconds(1);
 
+struct OriginWords {
+  const char* reason;
+  const char* from;  // In the log.
+};
+
+OriginWords WordsOf(Origin origin) {
+  switch (origin) {
+    case Origin::kOtherServer:
+      return {"it has moved here", "moved"};
+    case Origin::kCheckpoint:
+      return {"it was restored from a checkpoint", "checkpoint"};
+    default:
+      return {"the server has started anew", "saved"};
+  }
+}
+
 absl::StatusOr<UniqueFd> Duplicate(int fd) {
   UniqueFd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!duplicate.valid()) return absl::ResourceExhaustedError("no descriptor is left");
@@ -43,11 +59,11 @@ std::string Session::WhyNotSaved(Heir heir) {
   if (!Serving()) return "it is not open";
   if (IsGuarded(hello_)) return "it is of the guarded tier, whose sessions end with their server";
   if (!terms_.resumable) return "its client cannot resume it";
-  if (heir == Heir::kOtherServer) {
-    if ((hello_.features() & kFeatureMoves) == 0) return "its client is too old to follow it";
-    if (!SharedWithClient().empty() || !awaited_.empty()) {
-      return "it shares host memory with its client, which is on this server's host";
-    }
+  if (heir == Heir::kOtherServer && (hello_.features() & kFeatureMoves) == 0) {
+    return "its client is too old to follow it";
+  }
+  if (heir != Heir::kNextServer && (!SharedWithClient().empty() || !awaited_.empty())) {
+    return "it shares host memory with its client, which is on this server's host";
   }
   return WhyNotReplaceable(Standing(), /*saves_variables=*/true);
 }
@@ -217,7 +233,7 @@ std::vector<HostSegments::Shared> Session::SharedWithClient() {
 
 absl::Status Session::ShowShared(SavedSession* to) {
   const std::vector<HostSegments::Shared> shared = SharedWithClient();
-  if (heir_ == Heir::kOtherServer) {
+  if (heir_ != Heir::kNextServer) {
     if (shared.empty()) return absl::OkStatus();
     return absl::FailedPreconditionError("it shares host memory with its client by now");
   }
@@ -245,7 +261,7 @@ void Session::TakeBack() {
   AnswerHeld();
   if (!Serving()) return;
   // The client has its time to come back from now on.
-  if (!port_->attached()) presence_.Leave(absl::UnavailableError("the session was not saved"));
+  if (!port_->attached()) presence_.Leave(absl::UnavailableError("it was at rest to be saved"));
   // Requests from before have waited, and so may the client's next command.
   if (holdings_.devices().has_requests() || holdings_.host_segments().has_requests()) {
     paging_.OnWanted();
@@ -267,7 +283,17 @@ bool Session::EndSaved(const absl::Status& written) {
     return goes_on;
   }
   outlives_ = true;
-  End(heir_ == Heir::kNextServer ? "saved for the next server" : "moved to another server");
+  switch (heir_) {
+    case Heir::kNextServer:
+      End("saved for the next server");
+      break;
+    case Heir::kOtherServer:
+      End("moved to another server");
+      break;
+    case Heir::kCheckpoint:
+      End("saved in a checkpoint");
+      break;
+  }
   return true;
 }
 
@@ -291,14 +317,17 @@ absl::Status Session::Adopt(SessionCut cut) {
   return adopted;
 }
 
-absl::Status Session::AdmitAdopted(const SavedSession& from, bool moved) {
+absl::Status Session::AdmitAdopted(const SessionCut& cut) {
+  const SavedSession& from = cut.manifest;
   const SessionOptions& options = *parts_.options;
   hello_ = from.hello();
   if (from.device_uuid().size() != kUuidBytes) {
     return absl::InvalidArgumentError("a device without a UUID");
   }
   // A lease that has moved is of another device.
+  const bool moved = cut.origin == Origin::kOtherServer;
   hello_.set_device(moved ? "" : FormatDeviceUuid(from.device_uuid()));
+  if (!cut.device.empty()) hello_.set_device(cut.device);
   const auto version = CheckHello(&hello_);
   if (!version.ok()) return version.status();
   terms_.version = *version;
@@ -386,8 +415,9 @@ HostSegments::Result Session::TakeShared(const warpline_internal::HostMemoryRequ
 
 absl::Status Session::TryAdopt(SessionCut cut) {
   const SavedSession& from = cut.manifest;
+  const OriginWords words = WordsOf(cut.origin);
   state_ = State::kOpening;
-  if (const absl::Status admitted = AdmitAdopted(from, cut.moved); !admitted.ok()) return admitted;
+  if (const absl::Status admitted = AdmitAdopted(cut); !admitted.ok()) return admitted;
   lines_.Begin();
   OpenDevices();
   const bool fits = holdings_.TakeHostMemory(membership_.PayersHostQuota(),
@@ -426,12 +456,11 @@ absl::Status Session::TryAdopt(SessionCut cut) {
   terms_.streams = tasks_.streams();
   KnowClient(parts_.options->resume_timeout);
   state_ = State::kSuspended;
-  reason_ = cut.moved ? "it has moved here" : "the server has started anew";
+  reason_ = words.reason;
   suspension_.SetVariables(std::move(cut.variables));
   parts_.books->counters.sessions_opened.Add(1);
-  lines_.SayOpened(absl::StrCat(cut.moved ? "from=moved peer=" : "from=saved peer=", lines_.peer(),
-                                " program=", Quoted(hello_.program()),
-                                " after_command=", from.done_commands()));
+  lines_.SayOpened(absl::StrCat("from=", words.from, " peer=", lines_.peer(), " program=",
+                                Quoted(hello_.program()), " after_command=", from.done_commands()));
   audit_->Opened({hello_.program(), hello_.pid(), 0, DevicesText(),
                   holdings_.devices().quota(0).limit_bytes()});
   worker_.Connect();

@@ -124,8 +124,8 @@ int HostCores() {
 
 device::DeviceInfo DescribeHost(int ordinal, int devices) {
   device::DeviceInfo info;
-  const std::string number = devices > 1 ? absl::StrCat(" ", ordinal) : "";
-  info.name = absl::StrCat("Warpline CPU device", number, " (", CpuModel(), ")");
+  // The devices of a host are of one model, as GPUs mostly are.
+  info.name = absl::StrCat("Warpline CPU device (", CpuModel(), ")");
   info.total_bytes = HostMemoryBytes() / 2 / static_cast<uint64_t>(devices) / (2 << 20) * (2 << 20);
   info.driver_version = 13000;
   // NVIDIA's devices have as many. The worker orders launches by them.
