@@ -167,7 +167,7 @@ class SavedSessionsTest(OutlivingCase):
         server = self.serve()
         programs = [self.started(server) for _ in range(3)]
         self.end(server)
-        for name, file, at in (("session-1", "memory", 5000), ("session-2", "journal", 20)):
+        for name, file, at in (("session-1", "memory-1", 5000), ("session-2", "journal", 20)):
             path = self.folder / "sessions" / name / file
             content = bytearray(path.read_bytes())
             content[at] ^= 1

@@ -270,8 +270,9 @@ TEST_F(SavedSessionsTest, ForgedManifestsAreRefused) {
        }},
       {"parts of memory exchanged",
        [](Manifest* m) {
-         m->set_block_at(0, 1);
-         m->set_block_at(1, 0);
+         const uint64_t first = m->block_at(0);
+         m->set_block_at(0, m->block_at(1));
+         m->set_block_at(1, first);
        }},
   };
   for (const auto& [what, change] : forgeries) {
