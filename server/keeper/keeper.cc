@@ -124,13 +124,13 @@ absl::Status Keeper::ReadFree(FromKeeper* reply) {
 absl::Status Keeper::AddBlock(const warpline_internal::AddHostBlock& request,
                               const std::vector<UniqueFd>& fds) {
   if (chunks_ == nullptr) return absl::FailedPreconditionError("the keeper is not open");
-  if (fds.size() != 1 || request.bytes() == 0) {
+  if (fds.size() != 1 || request.bytes() == 0 || blocks_.contains(request.number())) {
     return absl::InvalidArgumentError("a host block out of bounds");
   }
   auto block = MappedMemory::Map(fds.front().get(), request.bytes());
   if (!block.ok()) return block.status();
   const absl::Status added = chunks_->AddHost(block->data(), block->bytes());
-  if (added.ok()) blocks_.push_back(*std::move(block));
+  if (added.ok()) blocks_.emplace(request.number(), *std::move(block));
   return added;
 }
 
@@ -162,14 +162,15 @@ absl::Status Keeper::Move(const warpline_internal::MoveChunks& request,
   }
   std::vector<std::vector<device::ChunkSource::Part>> parts(fds.size());
   for (const auto& part : request.parts()) {
-    if (part.chunk() >= fds.size() || part.block() >= blocks_.size() || part.bytes() == 0 ||
+    const auto block = blocks_.find(part.block());
+    if (part.chunk() >= fds.size() || block == blocks_.end() || part.bytes() == 0 ||
         !LiesWithin(part.offset(), part.bytes(),
                     request.chunk_bytes(static_cast<int>(part.chunk()))) ||
-        !LiesWithin(part.block_offset(), part.bytes(), blocks_[part.block()].bytes())) {
+        !LiesWithin(part.block_offset(), part.bytes(), block->second.bytes())) {
       return absl::InvalidArgumentError("a moved part out of bounds");
     }
     parts[part.chunk()].push_back(
-        {part.offset(), blocks_[part.block()].data() + part.block_offset(), part.bytes()});
+        {part.offset(), block->second.data() + part.block_offset(), part.bytes()});
   }
   for (size_t i = 0; i < fds.size(); ++i) {
     if (parts[i].empty()) continue;

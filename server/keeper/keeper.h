@@ -4,6 +4,7 @@
 #define WARPLINE_SERVER_KEEPER_KEEPER_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -48,7 +49,8 @@ class Keeper {
 
   const OpenBackend open_backend_;
   std::unique_ptr<device::Backend> backend_;
-  std::vector<MappedMemory> blocks_;  // Before the source, which has them registered.
+  // By number. Before the source, which has them registered.
+  std::map<uint32_t, MappedMemory> blocks_;
   std::unique_ptr<device::ChunkSource> chunks_;
 };
 

@@ -3,8 +3,11 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/packets/packet_socket.h"
+#include "common/sealed_memory.h"
+#include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "server/device/testing/fake_backend.h"
 #include "transport/loop_thread.h"
@@ -107,6 +110,39 @@ TEST_F(KeeperTest, SaysHowMuchMemoryIsFreeWhereTheDeviceDoes) {
   free_bytes_ = 5 * kChunk;
   reply = Ask(request);
   EXPECT_EQ(reply.free_bytes(), 5 * kChunk);
+}
+
+TEST_F(KeeperTest, HostBlocksAreKnownByTheirNumbers) {
+  ASSERT_EQ(Open("cpu", 0).code(), 0);
+  const auto memory = NewSealedMemory("block", kChunk);
+  ASSERT_TRUE(memory.ok());
+  const auto add = [&](uint32_t number, uint64_t bytes, const std::vector<int>& attached) {
+    ToKeeper request;
+    request.mutable_add()->set_number(number);
+    request.mutable_add()->set_bytes(bytes);
+    return Ask(request, nullptr, attached).code();
+  };
+  std::vector<UniqueFd> fds;
+  ASSERT_EQ(Create(kChunk, 1, &fds).code(), 0);
+  const auto move = [&](uint32_t block, uint64_t block_offset) {
+    ToKeeper request;
+    request.mutable_move()->add_chunk_bytes(kChunk);
+    auto* const part = request.mutable_move()->add_parts();
+    part->set_block(block);
+    part->set_block_offset(block_offset);
+    part->set_bytes(kChunk);
+    return Ask(request, nullptr, {fds[0].get()}).code();
+  };
+  EXPECT_NE(move(7, 0), 0);
+  EXPECT_EQ(add(7, kChunk, {memory->get()}), 0);
+  EXPECT_EQ(move(7, 0), 0);
+  EXPECT_NE(move(0, 0), 0);
+  EXPECT_NE(move(7, 1), 0);
+  EXPECT_NE(add(7, kChunk, {memory->get()}), 0);
+  EXPECT_NE(add(8, kChunk, {}), 0);
+  EXPECT_NE(add(8, 0, {memory->get()}), 0);
+  EXPECT_EQ(add(0, kChunk, {memory->get()}), 0);
+  EXPECT_EQ(move(0, 0), 0);
 }
 
 TEST_F(KeeperTest, RequestsOutOfOrderOrBoundsAreRefused) {

@@ -107,7 +107,7 @@ void Pager::Start() {
   loop_.Post([this] {
     on_loop_.AssertOnLoop();
     const absl::Status started = StartIfDown();
-    if (started.ok()) return;
+    if (started.ok()) return LockNext();
     if (const LogPermit permit = log_.Ask(kDiedLine)) {
       permit.Warning("no pager yet gpu=", ordinal_, " error=", started.ToString());
     }
@@ -116,10 +116,8 @@ void Pager::Start() {
 
 absl::Status Pager::StartIfDown() {
   if (process_.running()) return absl::OkStatus();
-  absl::Status started = process_.Start();
-  for (size_t block = 0; started.ok() && block < space_->blocks(); ++block) {
-    started = process_.AddHostBlock(space_->block_fd(block), space_->block_bytes(block));
-  }
+  const absl::Status started = process_.Start();
+  locked_.assign(space_->blocks(), false);
   if (!started.ok()) {
     process_.Stop();
     return started;
@@ -129,6 +127,39 @@ absl::Status Pager::StartIfDown() {
     permit.Info("pager started gpu=", ordinal_, " pid=", process_.pid());
   }
   return absl::OkStatus();
+}
+
+absl::Status Pager::LockBlock(size_t block) {
+  if (locked_[block]) return absl::OkStatus();
+  const absl::Status locked = process_.AddHostBlock(
+      static_cast<uint32_t>(block), space_->block_fd(block), space_->block_bytes(block));
+  locked_[block] = locked.ok();
+  return locked;
+}
+
+absl::Status Pager::LockBlocksOf(const AwayMemory& away) {
+  for (const SwapSpace::Extent& extent : away.place.extents()) {
+    if (const absl::Status locked = LockBlock(extent.block); !locked.ok()) return locked;
+  }
+  return absl::OkStatus();
+}
+
+// One block at a time, so that moves that were posted meanwhile come before the next one.
+void Pager::LockNext() {
+  if (!process_.running()) return;
+  size_t block = 0;
+  while (block < locked_.size() && locked_[block]) ++block;
+  if (block == locked_.size()) return;
+  if (const absl::Status locked = LockBlock(block); !locked.ok()) {
+    if (const LogPermit permit = log_.Ask(kDiedLine)) {
+      permit.Warning("host memory is not locked yet gpu=", ordinal_, " error=", locked.ToString());
+    }
+    return;
+  }
+  loop_.Post([this] {
+    on_loop_.AssertOnLoop();
+    LockNext();
+  });
 }
 
 absl::Status Pager::Try(const std::function<absl::Status()>& move) {
@@ -167,6 +198,7 @@ absl::Status Pager::FindUsed(const std::vector<Chunk>& chunks, std::vector<bool>
 }
 
 absl::Status Pager::Copy(bool out, const std::vector<Chunk>& chunks, const AwayMemory& away) {
+  if (const absl::Status locked = LockBlocksOf(away); !locked.ok()) return locked;
   Moves moves(out, [this](const auto& move, absl::Span<const int> fds) {
     on_loop_.AssertOnLoop();
     return process_.Move(move, fds);

@@ -46,8 +46,9 @@ class Pager {
   Pager(const Pager&) = delete;
   Pager& operator=(const Pager&) = delete;
 
-  // Has the process started without waiting for it. That takes some seconds for much host memory,
-  // which the first move would take otherwise.
+  // Has the process started without waiting for it. It then locks the host memory, a block after
+  // the other, which takes a second for each ten GiB. Moves go in between, and have their own
+  // blocks locked first.
   void Start();
   // Copies what the chunks hold to host memory, and fills `*away`. RESOURCE_EXHAUSTED when there is
   // too little of that; the chunks are as they were after any error. Nobody may write to them
@@ -62,6 +63,10 @@ class Pager {
 
  private:
   absl::Status StartIfDown() RUNS_ON(on_loop_);
+  // Has the process lock those blocks that are not locked yet.
+  absl::Status LockBlock(size_t block) RUNS_ON(on_loop_);
+  absl::Status LockBlocksOf(const AwayMemory& away) RUNS_ON(on_loop_);
+  void LockNext() RUNS_ON(on_loop_);
   // Does `move`, again where the process dies at it.
   absl::Status Try(const std::function<absl::Status()>& move) RUNS_ON(on_loop_);
   absl::Status FindUsed(const std::vector<Chunk>& chunks, std::vector<bool>* used)
@@ -74,6 +79,7 @@ class Pager {
   const absl::Duration first_pause_;
   LoopAffinity on_loop_;
   KeeperClient process_ ABSL_GUARDED_BY(on_loop_);
+  std::vector<bool> locked_ ABSL_GUARDED_BY(on_loop_);  // By block of the space.
   LogBudget log_;
   std::atomic<pid_t> pid_{0};
   // Last: ends before what its callbacks use.

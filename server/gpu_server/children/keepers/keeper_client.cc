@@ -101,8 +101,9 @@ absl::StatusOr<std::optional<uint64_t>> KeeperClient::FreeBytes() {
   return std::optional<uint64_t>(reply->free_bytes());
 }
 
-absl::Status KeeperClient::AddHostBlock(int fd, uint64_t bytes) {
+absl::Status KeeperClient::AddHostBlock(uint32_t number, int fd, uint64_t bytes) {
   ToKeeper request;
+  request.mutable_add()->set_number(number);
   request.mutable_add()->set_bytes(bytes);
   return Ask(request, {&fd, 1}, nullptr).status();
 }

@@ -66,7 +66,7 @@ class KeeperClient : public ChunkMaker {
   // Send the keeper the message of this name in proto/worker.proto, and wait for its answer. The
   // descriptors are borrowed. They return the errors of ChunkMaker. A keeper that was started again
   // has no host blocks.
-  absl::Status AddHostBlock(int fd, uint64_t bytes);
+  absl::Status AddHostBlock(uint32_t number, int fd, uint64_t bytes);
   absl::StatusOr<std::vector<bool>> FindUsed(const warpline_internal::FindUsed& find,
                                              absl::Span<const int> fds);
   absl::Status Move(const warpline_internal::MoveChunks& move, absl::Span<const int> fds);
