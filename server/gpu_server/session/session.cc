@@ -17,6 +17,8 @@ namespace warpline::server {
 namespace {
 
 constexpr size_t kSecretBytes = 16;
+// For how long a lease is kept for a client that was refused and may offer something else.
+constexpr absl::Duration kOtherOffer = absl::Seconds(10);
 
 }  // namespace
 
@@ -566,6 +568,10 @@ void Session::Refuse(const absl::Status& status) {
   if (!Began()) {
     parts_.books->counters.sessions_refused.Add(1);
     audit_->Refused(why);
+  }
+  // Its client may offer another arena, or ask for another tier, and shows the same token again.
+  if (RefusalOf(status).reason() != warpline_internal::Refusal::UNSPECIFIED) {
+    membership_.ExpectAnother(kOtherOffer);
   }
   port_->Close(status);
   End(absl::StrCat("refused: ", why));
