@@ -33,6 +33,8 @@ constexpr absl::Duration kRetry = absl::Milliseconds(200);
 constexpr int kMostArriving = 16;
 // Leases that this server knows to be elsewhere.
 constexpr size_t kMostMoves = 65536;
+// Longer than a ticket is good (scheduler::kMoveDeadline).
+constexpr absl::Duration kTicketMemory = absl::Minutes(20);
 
 uint64_t BytesOf(const std::vector<SessionCut>& sessions) {
   uint64_t bytes = 0;
@@ -176,7 +178,8 @@ void SessionHost::FinishMove(const std::shared_ptr<Moving>& moving,
     if (token.ok()) {
       move.endpoint = order.endpoint();
       move.token = *token;
-      for (const SessionCut& cut : cuts) gone_[cut.manifest.secret()] = order.endpoint();
+      const absl::Time until = SteadyNow() + 2 * options_.session.resume_timeout;
+      for (const SessionCut& cut : cuts) gone_[cut.manifest.secret()] = {order.endpoint(), until};
     }
   }
   std::vector<std::string> secrets;
@@ -196,7 +199,11 @@ void SessionHost::FinishMove(const std::shared_ptr<Moving>& moving,
   // Clients that come later than that have given up.
   control_.RunAfter(2 * options_.session.resume_timeout, [this, secrets] {
     MutexLock lock(&mu_);
-    for (const std::string& secret : secrets) gone_.erase(secret);
+    for (const std::string& secret : secrets) {
+      // It may have come back, and gone again.
+      const auto found = gone_.find(secret);
+      if (found != gone_.end() && found->second.until <= SteadyNow()) gone_.erase(found);
+    }
   });
 }
 
@@ -227,7 +234,7 @@ bool SessionHost::HasLeft(const std::string& secret, std::string* endpoint) {
   MutexLock lock(&mu_);
   const auto found = gone_.find(secret);
   if (found == gone_.end()) return false;
-  *endpoint = found->second;
+  *endpoint = found->second.endpoint;
   return true;
 }
 
@@ -255,6 +262,7 @@ absl::Status SessionHost::TakeMove(const std::string& peer,
     if (arriving_ >= kMostArriving) {
       return absl::ResourceExhaustedError("the server takes over as many leases as it may");
     }
+    if (!UseTicket(*ticket)) return absl::FailedPreconditionError("the ticket has been used");
     ++arriving_;
   }
   moves_in_.Post([this, ticket = *ticket, hello, pipe = std::move(pipe)] {
@@ -265,12 +273,21 @@ absl::Status SessionHost::TakeMove(const std::string& peer,
   return absl::OkStatus();
 }
 
+// A server that sends sessions does it once. A ticket that is shown again comes with other
+// sessions.
+bool SessionHost::UseTicket(const LeaseToken& ticket) {
+  const absl::Time now = SteadyNow();
+  absl::erase_if(used_tickets_, [now](const auto& used) { return used.second <= now; });
+  return used_tickets_.emplace(ticket.move, now + kTicketMemory).second;
+}
+
 void SessionHost::ReceiveLease(const LeaseToken& ticket, const warpline_internal::MoveHello& hello,
                                MovePipe* pipe) {
   const auto services = MovesWith();
   absl::Status status = absl::UnavailableError("the server is shutting down");
   std::vector<uint64_t> ids;
   std::vector<uint64_t> former;  // Their numbers at the other server.
+  std::vector<std::string> secrets;
   uint64_t bytes = 0;
   std::string token;
   if (services != nullptr) {
@@ -279,13 +296,22 @@ void SessionHost::ReceiveLease(const LeaseToken& ticket, const warpline_internal
     status = cuts.status();
     if (status.ok()) {
       bytes = BytesOf(*cuts);
-      for (const SessionCut& cut : *cuts) former.push_back(cut.manifest.session());
+      for (const SessionCut& cut : *cuts) {
+        former.push_back(cut.manifest.session());
+        secrets.push_back(cut.manifest.secret());
+      }
       OnControl([&] {
         control_loop.AssertOnLoop();
         status = AdoptMoved(ticket, *std::move(cuts), &ids);
       });
     }
     if (status.ok()) status = CommitMove(hello.ticket(), former, ids, bytes, &token);
+  }
+  if (status.ok()) {
+    MutexLock lock(&mu_);
+    moves_.erase(ticket.lease);
+    // They may have been here before.
+    for (const std::string& secret : secrets) gone_.erase(secret);
   }
   OnControl([&] {
     control_loop.AssertOnLoop();
@@ -295,6 +321,7 @@ void SessionHost::ReceiveLease(const LeaseToken& ticket, const warpline_internal
       const auto session = found->second;
       if (status.ok()) {
         session->SetToken(token);
+        session->LetIn();
       } else {
         session->EndWithFault(CudaResult::kSystemNotReady, "its lease did not move here");
       }
@@ -304,10 +331,6 @@ void SessionHost::ReceiveLease(const LeaseToken& ticket, const warpline_internal
     options_.leases->Arrive(ticket.lease);
     LogInfo("took over lease=", ticket.lease, " from_server=", ticket.moved_from,
             " sessions=", ids.size(), " bytes=", bytes);
-    {
-      MutexLock lock(&mu_);
-      moves_.erase(ticket.lease);
-    }
     return pipe->Finish(std::move(token));
   }
   options_.leases->MarkEnded(ticket.lease, {"it is another server's", EndCause::kNamesNobody});
@@ -330,12 +353,12 @@ absl::Status SessionHost::AdoptMoved(const LeaseToken& ticket, std::vector<Sessi
       if (numbers_.contains(cut.manifest.secret())) {
         return absl::AlreadyExistsError("there is such a session");
       }
-      // It may have been here before.
-      gone_.erase(cut.manifest.secret());
       id = ++last_id_;
     }
     cut.manifest.set_session(id);
-    const absl::Status adopted = AdoptAs(id, *std::move(membership), std::move(cut));
+    // Until the move is committed the other server may still go on with it.
+    const absl::Status adopted =
+        AdoptAs(id, *std::move(membership), std::move(cut), /*barred=*/true);
     if (!adopted.ok()) return adopted;
     ids->push_back(id);
   }
