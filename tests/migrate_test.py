@@ -141,6 +141,40 @@ class MigrateTest(MovesCase):
         for number, program in enumerate(programs):
             self.finish(program, self.servers["b"], PROGRAM if number < 2 else "variables")
 
+    def test_a_server_of_twenty_sessions_is_emptied_by_its_operator_and_by_a_signal(self):
+        flags = ["--max_sessions=20", "--migrate_on_drain", "--drain_seconds=%d" % harness.GIVE_UP_S]
+        self.serve("a", *flags)
+        # A lease is a quarter of a device without this.
+        small = (str(self.installation.root / "bin/warpline"), "run", "--memory=32MiB", "--")
+        # They rest most of the time, so that all of them get on.
+        programs = [self.started(PROGRAM, "--words=2048", "--rest_ms=1000", prefix=small)
+                    for _ in range(20)]
+        self.serve("b", *flags)
+        status, output = self.operator("servers", "drain", "a", "--migrate")
+        self.assertEqual(status, 0, output + self.logs())
+        self.await_open(self.servers["b"], 20)
+        self.assertEqual(self.sessions(self.servers["a"]), [])
+        self.operator("servers", "uncordon", "a")
+        # Each client hears of its new server before the former one ends.
+        os.kill(self.servers["b"].pid, signal.SIGTERM)
+        harness.wait_until(lambda: not self.servers["b"].running(), self.logs)
+        self.assertIn("moved leases away, sessions=0", self.servers["b"].log())
+        self.await_open(self.servers["a"], 20)
+        for program in programs:
+            self.finish(program, self.servers["a"])
+
+    def test_a_server_that_ends_lets_what_cannot_move_end_by_itself(self):
+        self.serve("a", "--migrate_on_drain", "--drain_seconds=%d" % harness.GIVE_UP_S)
+        programs = [self.started(env={"WARPLINE_RESUME_SECONDS": "0"}), self.started()]
+        self.serve("b")
+        os.kill(self.servers["a"].pid, signal.SIGTERM)
+        self.await_open(self.servers["b"])
+        harness.wait_until(lambda: "moved leases away, sessions=1" in self.servers["a"].log(), self.logs)
+        for program in programs:
+            self.finish(program, self.servers["b"])
+        harness.wait_until(lambda: not self.servers["a"].running(), self.logs)
+        self.assertNotIn("ending sessions", self.servers["a"].log())
+
 
 class LateClientsTest(LinkedCase):
     """A session moves to b and back to a, while its client is stopped and believes it on a."""

@@ -38,11 +38,11 @@ class MovesCase(PagingCase):
         first = self.serve("a", *flags)
         return first, self.serve("b", *flags)
 
-    def started(self, name=PROGRAM, *arguments, env=None):
+    def started(self, name=PROGRAM, *arguments, env=None, prefix=()):
         if name == PROGRAM and not any("words" in one for one in arguments):
             arguments += ("--words=2048", "--rest_ms=0")
         program = harness.start_held(self.installation, self.scheduler.endpoint, name, *arguments,
-                                     env={**self.client, **(env or {})})
+                                     env={**self.client, **(env or {})}, prefix=prefix)
         self.addCleanup(program.kill)
         return program
 

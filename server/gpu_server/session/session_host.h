@@ -190,6 +190,9 @@ class SessionHost : public Acceptor,
   // Begins to move a lease's sessions to another server, as the scheduler asks, and returns. An
   // order that is known does nothing.
   void MoveLease(const warpline_internal::MoveOrder& order);
+  // Waits until no lease is on its way from here, and until the clients of sessions that have moved
+  // know where to, or until `deadline`.
+  void AwaitMoved(absl::Time deadline);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
@@ -356,6 +359,7 @@ class SessionHost : public Acceptor,
   struct Gone {
     std::string endpoint;
     absl::Time until;
+    bool told = false;  // Its client knows.
   };
   absl::Status TakeMove(const std::string& peer, const warpline_internal::MoveHello& hello,
                         std::shared_ptr<MovePipe> pipe) override;

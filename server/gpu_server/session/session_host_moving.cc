@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "common/serving/listen_address.h"
@@ -175,6 +176,7 @@ void SessionHost::FinishMove(const std::shared_ptr<Moving>& moving,
     MutexLock lock(&mu_);
     Move& move = moves_[order.lease()];
     move.under_way = false;
+    moves_changed_.NotifyAll();
     if (token.ok()) {
       move.endpoint = order.endpoint();
       move.token = *token;
@@ -204,6 +206,7 @@ void SessionHost::FinishMove(const std::shared_ptr<Moving>& moving,
       const auto found = gone_.find(secret);
       if (found != gone_.end() && found->second.until <= SteadyNow()) gone_.erase(found);
     }
+    moves_changed_.NotifyAll();
   });
 }
 
@@ -230,11 +233,23 @@ std::optional<warpline_internal::Redirect> SessionHost::WhereTo(const std::strin
   return redirect;
 }
 
+void SessionHost::AwaitMoved(absl::Time deadline) {
+  const auto under_way = [](const auto& move) { return move.second.under_way; };
+  const auto untold = [](const auto& gone) { return !gone.second.told; };
+  MutexLock lock(&mu_);
+  while (SteadyNow() < deadline &&
+         (absl::c_any_of(moves_, under_way) || absl::c_any_of(gone_, untold))) {
+    moves_changed_.WaitWithTimeout(&mu_, deadline - SteadyNow());
+  }
+}
+
 bool SessionHost::HasLeft(const std::string& secret, std::string* endpoint) {
   MutexLock lock(&mu_);
   const auto found = gone_.find(secret);
   if (found == gone_.end()) return false;
   *endpoint = found->second.endpoint;
+  found->second.told = true;
+  moves_changed_.NotifyAll();
   return true;
 }
 
