@@ -20,6 +20,8 @@ inline constexpr absl::Duration kMoveDeadline = absl::Minutes(10);
 inline constexpr absl::Duration kMoveMemory = absl::Hours(1);
 // How many leases of one server may be on the move at a time.
 inline constexpr size_t kMostMovesFrom = 8;
+// How often it is tried to move a lease away from a server that leaves.
+inline constexpr int kMostMoveTries = 3;
 // How many moves are remembered; the ones that were over first are forgotten first.
 inline constexpr size_t kMostMoves = 4096;
 

@@ -225,6 +225,8 @@ class Scheduler {
     ReportedSessions sessions;
     EndedNews ended;
     bool placed_on = false;  // As the allocator was told.
+    // While it leaves: how often it was tried to move a lease of it.
+    std::map<std::string, int> move_tries;
   };
 
   Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys,
@@ -319,6 +321,10 @@ class Scheduler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes note of the moves that the allocator has ended.
   void NoteEndedMoves(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Begins to move the leases of a server that leaves, as many as may be on the move at a time.
+  // Returns how many are on the move or will be.
+  uint32_t MoveAway(const warpline_internal::ServerReport& report, absl::Time now, LiveServer* live)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TellMoves(const std::string& server, absl::Time now, ReportAnswer* answer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if the server has had the lease so lately that it cannot know yet that the lease

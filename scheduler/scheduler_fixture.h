@@ -44,7 +44,7 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
     scheduler_.reset();
     SchedulerOptions options;
     options.operator_credential = "operator";
-    options.max_leases = 8;
+    options.max_leases = max_leases_;
     options.lost_after = lost_after_;
     options.placement = placement_;
     options.decisions.folder = folder_ + "/decisions";
@@ -142,6 +142,7 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
 
   std::string folder_;
   absl::Duration lost_after_ = absl::Seconds(5);
+  size_t max_leases_ = 8;
   placement::AllocatorOptions placement_;
   std::shared_ptr<AccountGate> accounts_;
   audit::AuditLog* audit_ = nullptr;

@@ -51,6 +51,13 @@ absl::Status CheckSessions(const MoveCommit& commit) {
   return absl::OkStatus();
 }
 
+// The sessions' numbers at both servers.
+std::vector<std::pair<uint64_t, uint64_t>> NumbersOf(const MoveCommit& commit) {
+  std::vector<std::pair<uint64_t, uint64_t>> numbers;
+  for (const auto& session : commit.sessions()) numbers.emplace_back(session.from(), session.to());
+  return numbers;
+}
+
 MoveReply ReplyOf(const LeaseMove& move) {
   MoveReply reply;
   reply.set_state(move.state == LeaseMove::State::kMoving  ? MoveReply::MOVING
@@ -189,6 +196,36 @@ absl::StatusOr<MoveReply> Scheduler::BeginMove(const LeaseRecord& lease, MoveReq
   return reply;
 }
 
+// The server has shown its credential, names no lease and no target, and so moves nothing but what
+// it has.
+uint32_t Scheduler::MoveAway(const warpline_internal::ServerReport& report, absl::Time now,
+                             LiveServer* live) {
+  if (!report.leaves() || !report.draining()) {
+    live->move_tries.clear();
+    return 0;
+  }
+  uint32_t left = 0;
+  for (const LeaseRecord& lease : store_->ActiveLeases()) {
+    if (lease.server != report.name()) continue;
+    int& tries = live->move_tries[lease.id];
+    const bool under_way = moves_.UnderWay(lease.id) != nullptr;
+    if (!under_way && tries >= kMostMoveTries) continue;
+    if (under_way || moves_.From(report.name()).size() >= kMostMovesFrom) {
+      ++left;
+      continue;
+    }
+    ++tries;
+    const auto begun = BeginMove(lease, MoveRequest(), now);
+    if (begun.ok() || tries < kMostMoveTries) {
+      ++left;
+    } else if (const LogPermit permit = log_.Ask(ServerKey(report.name()), kServerLine)) {
+      permit.Warning("lease=", lease.id, " stays at server=", report.name(),
+                     ", which leaves: ", std::string(begun.status().message()));
+    }
+  }
+  return left;
+}
+
 absl::StatusOr<std::string> Scheduler::TicketFor(LeaseRecord lease, const LeaseMove& move) {
   lease.server = move.to;
   lease.devices = {move.device};
@@ -282,7 +319,9 @@ absl::StatusOr<MoveCommitReply> Scheduler::CommitMove(const MoveCommit& commit, 
   auto lease = before.ok() ? store_->FindLease(before->lease) : std::nullopt;
   if (lease.has_value() && before->move != 0 && lease->moved.number == before->move &&
       lease->server == commit.name()) {
-    return TokenAtTarget(*lease);
+    if (NumbersOf(commit) == lease->moved.sessions) return TokenAtTarget(*lease);
+    ++counts_.rejected;
+    return absl::FailedPreconditionError("the move was committed with other sessions");
   }
   const auto ticket = OpenTicket(commit, now);
   if (!ticket.ok()) {
@@ -305,9 +344,7 @@ absl::StatusOr<MoveCommitReply> Scheduler::CommitMove(const MoveCommit& commit, 
                   .from = move.from,
                   .from_instance = servers_[move.from].instance.number(),
                   .at = now};
-  for (const auto& session : commit.sessions()) {
-    lease->moved.sessions.emplace_back(session.from(), session.to());
-  }
+  lease->moved.sessions = NumbersOf(commit);
   lease->server = move.to;
   lease->devices = {move.device};
   // Its new server has not reported it yet.

@@ -1,5 +1,7 @@
 // Leases that move to another server, and what must not come of it.
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -458,6 +460,110 @@ TEST_P(SchedulerMovesTest, ATicketIsGoodForNothingElseAndForNobodyElse) {
   EXPECT_EQ(End("a", id).status().code(), Code::kPermissionDenied);
   EXPECT_TRUE(End("b", id)->moved());
   EXPECT_EQ(Listed(id).server(), "c");
+}
+
+// The report of a server that leaves.
+ServerReport Leaving(ServerReport report) {
+  report.set_draining(true);
+  report.set_leaves(true);
+  return report;
+}
+
+TEST_P(SchedulerMovesTest, AServerThatLeavesHasItsLeasesMovedWhereTheSchedulerChooses) {
+  Tell(Report("a"));
+  const std::string lease = Acquire(4)->lease();
+  EXPECT_EQ(Tell(Report("a")).leases_to_move(), 0u);
+  // Nobody takes them yet, and it is tried again.
+  EXPECT_EQ(Tell(Leaving(Report("a"))).leases_to_move(), 1u);
+  EXPECT_EQ(Tell(Leaving(Report("a"))).moves_size(), 0);
+  Tell(Report("b"));
+  ReportReply reply = Tell(Leaving(Report("a")));
+  EXPECT_EQ(reply.leases_to_move(), 1u);
+  ASSERT_EQ(reply.moves_size(), 1);
+  EXPECT_EQ(reply.moves(0).server(), "b");
+  // A lease that could not be sent is tried no more than so often.
+  static_assert(kMostMoveTries == 3);
+  EXPECT_FALSE(End("a", lease)->moved());
+  reply = Tell(Leaving(Report("a")));
+  EXPECT_EQ(reply.leases_to_move(), 0u);
+  EXPECT_EQ(reply.moves_size(), 0);
+  EXPECT_EQ(Listed(lease).server(), "a");
+  // A server that does not leave any more, and then does, has all its tries.
+  Tell(Report("a"));
+  reply = Tell(Leaving(Report("a")));
+  ASSERT_EQ(reply.moves_size(), 1);
+  ASSERT_TRUE(Commit("b", reply.moves(0).ticket()).ok());
+  EXPECT_EQ(Tell(Leaving(Report("a"))).leases_to_move(), 0u);
+  EXPECT_EQ(Listed(lease).server(), "b");
+}
+
+TEST_P(SchedulerMovesTest, AllLeasesOfAServerThatLeavesMoveSoManyAtATime) {
+  max_leases_ = kMostMovesFrom + 3;
+  Restart();
+  Tell(Report("a"));
+  std::vector<std::string> leases;
+  for (size_t i = 0; i < kMostMovesFrom + 3; ++i) leases.push_back(Acquire(1)->lease());
+  Tell(Report("b"));
+  size_t moved = 0;
+  while (true) {
+    const ReportReply reply = Tell(Leaving(Report("a")));
+    EXPECT_EQ(reply.leases_to_move(), leases.size() - moved);
+    if (reply.leases_to_move() == 0) break;
+    ASSERT_EQ(static_cast<size_t>(reply.moves_size()),
+              std::min(kMostMovesFrom, leases.size() - moved));
+    ASSERT_TRUE(Commit("b", reply.moves(0).ticket()).ok());
+    ++moved;
+  }
+  for (const std::string& lease : leases) EXPECT_EQ(Listed(lease).server(), "b");
+}
+
+TEST_P(SchedulerMovesTest, AServerThatLeavesMovesNothingOfOthers) {
+  for (const char* const server : {"a", "b", "c"}) AddServer(server);
+  Tell(Report("a"));
+  const std::string lease = Acquire(4)->lease();
+  Tell(Report("b"));
+  Tell(Report("c"));
+  // Another server, with its own credential: it has nothing, whatever it reports.
+  const ReportReply reply = Tell(Leaving(WithSessions(Report("b"), lease)));
+  EXPECT_EQ(reply.leases_to_move(), 0u);
+  EXPECT_EQ(reply.moves_size(), 0);
+  EXPECT_EQ(Asked(lease).state(), MoveReply::FAILED) << "there is no move";
+  // In the first one's name, with the other's credential, a token of a tenant, or none.
+  for (const std::string& credential : {servers_["b"], std::string("stranger"), std::string()}) {
+    ServerReport forged = Leaving(Report("a"));
+    forged.set_credential(credential);
+    EXPECT_EQ(scheduler_->Report(forged, true).status().code(), Code::kUnauthenticated);
+    EXPECT_EQ(scheduler_->Report(forged, false).status().code(), Code::kUnauthenticated);
+  }
+  const auto tenant = AddTenant("t", 0, 0, 0);
+  ServerReport forged = Leaving(Report("a"));
+  forged.set_credential(tenant);
+  EXPECT_EQ(scheduler_->Report(forged, true).status().code(), Code::kUnauthenticated);
+  EXPECT_EQ(Asked(lease).state(), MoveReply::FAILED) << "there is no move";
+  EXPECT_EQ(Listed(lease).server(), "a");
+  // The operator's method takes no server's credential.
+  MoveRequest request = Request(lease, "b");
+  request.set_credential(servers_["a"]);
+  EXPECT_EQ(scheduler_->Move(request).status().code(), Code::kUnauthenticated);
+  // One that does not drain does not leave, since it would be given other leases meanwhile.
+  ServerReport stays = Report("a");
+  stays.set_leaves(true);
+  EXPECT_EQ(Tell(stays).leases_to_move(), 0u);
+}
+
+TEST_P(SchedulerMovesTest, ACommitOfOtherSessionsIsNotTheSameCommit) {
+  const LeaseReply lease = Granted();
+  ASSERT_TRUE(Move(lease.lease()).ok());
+  const std::string ticket = OrderOf(Report("a"), lease.lease()).ticket();
+  ASSERT_TRUE(Commit("b", ticket, {{7, 1}}).ok());
+  for (const auto& sessions : std::vector<std::vector<std::pair<uint64_t, uint64_t>>>{
+           {}, {{7, 2}}, {{8, 1}}, {{7, 1}, {8, 2}}}) {
+    const auto again = Commit("b", ticket, sessions);
+    EXPECT_EQ(again.status().code(), Code::kFailedPrecondition);
+    EXPECT_THAT(again.status().message(), HasSubstr("other sessions"));
+  }
+  EXPECT_TRUE(Commit("b", ticket, {{7, 1}}).ok());
+  EXPECT_EQ(End("a", lease.lease())->sessions_size(), 1);
 }
 
 }  // namespace

@@ -278,6 +278,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   live.told_sessions = now;
   if (auto status = EndIdleLeases(report, now, &live, answer); !status.ok()) return status;
   TellEnding(report, now, &answer);
+  reply.set_leases_to_move(MoveAway(report, now, &live));
   TellMoves(report.name(), now, &answer);
   if (live.ended.telling()) {
     reply.set_interval_ms(static_cast<uint32_t>(

@@ -194,3 +194,7 @@ class Scheduler(local_server.Scheduler):
     def __init__(self, installation, *flags):
         super().__init__(installation, ["--report_interval=100ms", "--lost_after=8s",
                                         "--lease_ttl=%ds" % LEASE_TTL_S, *flags])
+
+    def set_flag(self, flag):
+        """When it is started again it has this flag, too, in place of one of the same name."""
+        self._flags.append(flag)

@@ -1,84 +1,16 @@
 #!/usr/bin/env python3
 """Leases move from one server to another with their sessions, and their programs go on."""
 import os
-import pathlib
-import shutil
 import signal
 import subprocess
-import tempfile
+import unittest
 
 import harness
-from paging_case import APART, GUARDED, PATIENT, PROGRAM, SWAP, PagingCase
+from moves_case import LinkedCase, MovesCase
+from paging_case import GUARDED, PROGRAM
 
 
-class MigrateTest(PagingCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-migrate-"))
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.client = {**APART, **PATIENT}
-        self.flags = [SWAP, "--resume_seconds=%d" % harness.GIVE_UP_S]
-        self.scheduler = harness.Scheduler(self.installation)
-        self.addCleanup(lambda: self.scheduler.close())  # Some tests start another.
-        self.servers = {}
-
-    def serve(self, name, *flags):
-        server = harness.server(self.installation, "--scheduler=" + self.scheduler.endpoint,
-                                "--name=" + name, *self.flags, *flags)
-        server.__enter__()
-        self.addCleanup(server.__exit__)
-        harness.wait_until(lambda: "up server=%s\n" % name in self.scheduler.log(),
-                           lambda: "server %s is up\n" % name + server.log_tail())
-        self.servers[name] = server
-        return server
-
-    def serve_two(self, *flags):
-        """Programs are placed on a."""
-        first = self.serve("a", *flags)
-        return first, self.serve("b", *flags)
-
-    def started(self, name=PROGRAM, *arguments, env=None):
-        if name == PROGRAM and not any("words" in one for one in arguments):
-            arguments += ("--words=2048", "--rest_ms=0")
-        program = harness.start_held(self.installation, self.scheduler.endpoint, name, *arguments,
-                                     env={**self.client, **(env or {})})
-        self.addCleanup(program.kill)
-        return program
-
-    def operator(self, *arguments):
-        run = subprocess.run(
-            [str(self.installation.root / "bin/warpline"), *arguments,
-             "--endpoint=" + self.scheduler.endpoint],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env=self.as_operator(), timeout=harness.GIVE_UP_S, check=False)
-        return run.returncode, run.stdout
-
-    def as_operator(self):
-        return {**os.environ, "WARPLINE_OPERATOR_CREDENTIAL_FILE":
-                str(self.scheduler.folder / "state/operator.credential")}
-
-    def logs(self):
-        return "\n".join([self.scheduler.log()[-2000:]] +
-                         ["%s:\n%s" % (name, server.log_tail(30))
-                          for name, server in self.servers.items()])
-
-    def migrate(self, lease, to, said="moved lease="):
-        status, output = self.operator("migrate", lease, "--to=" + to)
-        self.assertIn(said, output, self.logs())
-        self.assertEqual(status == 0, said == "moved lease=", output)
-        return output
-
-    def lease_on(self, server):
-        return self.sessions(server)[0]["lease"]
-
-    def where(self):
-        """The server that has the session, of two."""
-        names = [name for name, server in self.servers.items() if self.sessions(server)]
-        self.assertEqual(len(names), 1)
-        return names[0]
-
-    def other(self, name):
-        return next(each for each in self.servers if each != name)
-
+class MigrateTest(MovesCase):
     def test_a_busy_program_moves_there_and_back(self):
         self.serve_two()
         program = self.started(PROGRAM, "--compute_ms=20")
@@ -111,13 +43,6 @@ class MigrateTest(PagingCase):
         self.assertEqual(output.count(": ok"), 3, output + errors)
         # The third one was sent on by the server that had the lease.
         self.assertEqual(self.servers[self.other(here)].log().count("server opened session="), 3)
-
-    def use_tls(self):
-        """Sessions go on over connections of their own, and servers speak TLS with each other."""
-        flags, env = self.make_certificates(self.folder, "--server_is_client")
-        self.flags += flags
-        self.client.update(WARPLINE_TRANSFER="relay", **env)
-        return flags
 
     def test_sessions_over_connections_of_their_own_move(self):
         self.scheduler.close()
@@ -158,20 +83,6 @@ class MigrateTest(PagingCase):
         self.migrate(self.lease_on(self.servers["a"]), "b", "--swap_host")
         self.assertEqual(self.where(), "a")
         self.finish(program, self.servers["a"])
-
-    def begin_move(self, lease, here, there):
-        """A migration that has begun when this returns."""
-        moves = subprocess.Popen(
-            [str(self.installation.root / "bin/warpline"), "migrate", lease, "--to=" + there,
-             "--endpoint=" + self.scheduler.endpoint], stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, env=self.as_operator())
-        self.addCleanup(moves.kill)
-        harness.wait_until(lambda: "moves lease=%s" % lease in self.servers[here].log(), self.logs)
-        return moves
-
-    def await_outcome(self, lease, here):
-        harness.wait_until(lambda: any("lease=%s" % lease in line and (" moved " in line or "stays" in line)
-                                       for line in self.servers[here].log().splitlines()), self.logs)
 
     def test_a_server_that_is_killed_before_it_has_the_lease_leaves_it(self):
         self.serve_two()
@@ -230,7 +141,83 @@ class MigrateTest(PagingCase):
         for number, program in enumerate(programs):
             self.finish(program, self.servers["b"], PROGRAM if number < 2 else "variables")
 
+    def test_a_server_of_twenty_sessions_is_emptied_by_its_operator_and_by_a_signal(self):
+        flags = ["--max_sessions=20", "--migrate_on_drain", "--drain_seconds=%d" % harness.GIVE_UP_S]
+        self.serve("a", *flags)
+        # A lease is a quarter of a device without this.
+        small = (str(self.installation.root / "bin/warpline"), "run", "--memory=32MiB", "--")
+        # They rest most of the time, so that all of them get on.
+        programs = [self.started(PROGRAM, "--words=2048", "--rest_ms=1000", prefix=small)
+                    for _ in range(20)]
+        self.serve("b", *flags)
+        status, output = self.operator("servers", "drain", "a", "--migrate")
+        self.assertEqual(status, 0, output + self.logs())
+        self.await_open(self.servers["b"], 20)
+        self.assertEqual(self.sessions(self.servers["a"]), [])
+        self.operator("servers", "uncordon", "a")
+        # Each client hears of its new server before the former one ends.
+        os.kill(self.servers["b"].pid, signal.SIGTERM)
+        harness.wait_until(lambda: not self.servers["b"].running(), self.logs)
+        self.assertIn("moved leases away, sessions=0", self.servers["b"].log())
+        self.await_open(self.servers["a"], 20)
+        for program in programs:
+            self.finish(program, self.servers["a"])
+
+    def test_a_server_that_ends_lets_what_cannot_move_end_by_itself(self):
+        self.serve("a", "--migrate_on_drain", "--drain_seconds=%d" % harness.GIVE_UP_S)
+        programs = [self.started(env={"WARPLINE_RESUME_SECONDS": "0"}), self.started()]
+        self.serve("b")
+        os.kill(self.servers["a"].pid, signal.SIGTERM)
+        self.await_open(self.servers["b"])
+        harness.wait_until(lambda: "moved leases away, sessions=1" in self.servers["a"].log(), self.logs)
+        for program in programs:
+            self.finish(program, self.servers["b"])
+        harness.wait_until(lambda: not self.servers["a"].running(), self.logs)
+        self.assertNotIn("ending sessions", self.servers["a"].log())
+
+
+class LateClientsTest(LinkedCase):
+    """A session moves to b and back to a, while its client is stopped and believes it on a."""
+
+    def arriving(self):
+        """Starts it. The session has come to a, which has not committed, and its client asks for it."""
+        self.set_up()
+        program = self.started()
+        lease = self.lease_on(self.servers["a"])
+        program.send_signal(signal.SIGSTOP)
+        self.migrate(lease, "b")
+        self.wires["b"].hold("back")
+        status, output = self.operator("migrate", lease, "--to=a", "--nowait")
+        self.assertEqual(status, 0, output)
+        # The order has been placed, and a's request to commit does not get through.
+        self.wires["a"].hold("there")
+        self.wires["b"].release()
+        harness.wait_until(lambda: "from=moved" in self.servers["a"].log(), self.logs)
+        before = self.links["b"].accepted
+        program.send_signal(signal.SIGCONT)
+        harness.wait_until(lambda: self.links["b"].accepted > before,
+                           lambda: "a sends the client on to b\n" + self.logs())
+        self.assertNotIn("resumed session=", self.servers["a"].log())
+        return program
+
+    def test_a_client_has_its_session_where_the_lease_is_once_that_is_decided(self):
+        program = self.arriving()
+        self.wires["a"].release()
+        self.await_open(self.servers["a"])
+        self.finish(program, self.servers["a"])
+        self.await_nothing_left()
+
+    def test_a_client_has_its_session_where_it_was_when_the_move_fails(self):
+        program = self.arriving()
+        # The server that has it hears nothing of the other one, and ends the move.
+        self.links["a"].cut()
+        self.await_open(self.servers["b"])
+        self.wires["a"].release()
+        harness.wait_until(lambda: "is not taken over" in self.servers["a"].log(), self.logs)
+        self.await_open(self.servers["b"])
+        self.finish(program, self.servers["b"])
+        self.await_nothing_left()
+
 
 if __name__ == "__main__":
-    import unittest
     unittest.main()

@@ -310,6 +310,10 @@ ABSL_FLAG(bool, module_cache_shared, false,
 ABSL_FLAG(int, drain_seconds, 10,
           "How long running sessions may go on after SIGTERM or SIGINT before they "
           "get an error.");
+ABSL_FLAG(bool, migrate_on_drain, false,
+          "A server that gets SIGTERM or SIGINT has the scheduler move its leases to other "
+          "servers, for as long as --drain_seconds. Programs go on there. What cannot be moved "
+          "has the rest of that time, as without this flag. Needs --scheduler and --swap_host.");
 ABSL_FLAG(bool, check_config, false,
           "Starts nothing. Prints \"ok\", or the first fault in the flags and in the "
           "files that they name, and exits with 0 or 2.");
@@ -739,6 +743,11 @@ absl::StatusOr<ServerOptions> ServerOptionsFromFlags() {
     return absl::InvalidArgumentError("--drain_seconds must not be negative");
   }
   options.drain_timeout = absl::Seconds(absl::GetFlag(FLAGS_drain_seconds));
+  options.migrate_on_drain = absl::GetFlag(FLAGS_migrate_on_drain);
+  if (options.migrate_on_drain &&
+      (options.scheduler.address.empty() || options.device.swap_bytes == 0)) {
+    return absl::InvalidArgumentError("--migrate_on_drain needs --scheduler and --swap_host");
+  }
   options.modules = Modules();
   auto audit = audit::AuditLogOptionsFromFlags();
   if (!audit.ok()) return audit.status();

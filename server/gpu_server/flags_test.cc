@@ -45,6 +45,8 @@ ABSL_DECLARE_FLAG(std::string, pageable_access);
 ABSL_DECLARE_FLAG(std::string, module_cache_dir);
 ABSL_DECLARE_FLAG(warpline::ByteSize, module_cache_bytes);
 ABSL_DECLARE_FLAG(int, drain_seconds);
+ABSL_DECLARE_FLAG(bool, migrate_on_drain);
+ABSL_DECLARE_FLAG(warpline::ByteSize, swap_host);
 ABSL_DECLARE_FLAG(std::string, audit_dir);
 ABSL_DECLARE_FLAG(std::string, audit);
 ABSL_DECLARE_FLAG(warpline::ByteSize, audit_file_bytes);
@@ -206,6 +208,20 @@ TEST_F(FlagsTest, RefusesNumbersOutOfRange) {
   refuses(FLAGS_drain_seconds, {-1}, "--drain_seconds must not be negative");
   refuses(FLAGS_resume_seconds, {-1}, "--resume_seconds must not be negative");
   EXPECT_TRUE(ServerOptionsFromFlags().ok());
+}
+
+TEST_F(FlagsTest, OnlyAServerWhoseLeasesCanMoveMovesThemAsItEnds) {
+  absl::SetFlag(&FLAGS_migrate_on_drain, true);
+  const std::string needs = "--migrate_on_drain needs --scheduler and --swap_host";
+  ExpectRefused(absl::StatusCode::kInvalidArgument, needs);
+  absl::SetFlag(&FLAGS_swap_host, warpline::ByteSize{1ull << 30});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, needs);
+  absl::SetFlag(&FLAGS_scheduler, "127.0.0.1:14100");
+  const auto options = ServerOptionsFromFlags();
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_TRUE(options->migrate_on_drain);
+  absl::SetFlag(&FLAGS_swap_host, warpline::ByteSize{0});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, needs);
 }
 
 TEST_F(FlagsTest, RefusesArenasThatAreNoPowerOfTwo) {

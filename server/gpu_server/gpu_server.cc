@@ -681,9 +681,17 @@ void GpuServer::Drain() {
   host_->StartDrain();
   listener_->SetServing(false);
   if (health_ != nullptr) health_->SetReady(false);
+  const absl::Time deadline = SteadyNow() + options_.drain_timeout;
+  if (options_.migrate_on_drain) {
+    scheduler_->MoveAway(deadline);
+    host_->AwaitMoved(deadline);
+    LogInfo("moved leases away, sessions=", host_->sessions());
+  }
   const int saved = host_->SaveAll(options_.drain_timeout);
   if (saved > 0) LogInfo("saved sessions=", saved, " dir=", options_.device.saved_sessions);
-  if (!host_->WaitUntilIdle(options_.drain_timeout)) {
+  const absl::Duration left =
+      options_.migrate_on_drain ? deadline - SteadyNow() : options_.drain_timeout;
+  if (!host_->WaitUntilIdle(left)) {
     LogWarning("ending sessions=", host_->sessions());
     host_->FaultAll("the server is shutting down");
     host_->WaitUntilIdle(absl::Seconds(2));

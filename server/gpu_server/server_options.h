@@ -170,6 +170,8 @@ struct ServerOptions {
   audit::AuditLogOptions audit;
   // How long sessions may go on when the server drains.
   absl::Duration drain_timeout = absl::Seconds(10);
+  // Its leases are moved to other servers first.
+  bool migrate_on_drain = false;
 };
 
 }  // namespace warpline::server

@@ -13,7 +13,7 @@ import manifests
 
 # In the order in which they are listed, and what each needs besides.
 COMPONENTS = {"etcd": (), "cert-manager": (), "prometheus-operator": (), "dra": (), "ucx": (),
-              "rdma": ("ucx",), "jail-strict": (), "dev": (), "operator-roles": (), "injection": (),
+              "rdma": ("ucx",), "jail-strict": (), "migrate": (), "dev": (), "operator-roles": (), "injection": (),
               "service-account-tenants": (),
               "admission-policy": ("injection",), "webhook": ("cert-manager", "injection"),
               "model-server": ("cert-manager",)}

@@ -93,10 +93,19 @@ void SchedulerLink::Run() {
   while (true) {
     const absl::Time next = SteadyNow() + ReportOnce();
     MutexLock lock(&mu_);
-    while (!stopping_ && SteadyNow() < next) {
+    while (!stopping_ && SteadyNow() < next && leaves_ == asked_to_move_) {
       stop_.WaitWithTimeout(&mu_, std::max(next - SteadyNow(), absl::Milliseconds(1)));
     }
     if (stopping_) return;
+  }
+}
+
+void SchedulerLink::MoveAway(absl::Time deadline) {
+  MutexLock lock(&mu_);
+  leaves_ = true;
+  stop_.NotifyAll();
+  while (!moved_away_ && SteadyNow() < deadline) {
+    stop_.WaitWithTimeout(&mu_, std::max(deadline - SteadyNow(), absl::Milliseconds(1)));
   }
 }
 
@@ -120,6 +129,11 @@ absl::Duration SchedulerLink::ReportOnce(bool goodbye) {
   report.set_instance(instance_);
   report.set_number(++reports_);
   report.set_goodbye(goodbye);
+  {
+    MutexLock lock(&mu_);
+    report.set_leaves(leaves_ && !goodbye);
+    asked_to_move_ = leaves_;
+  }
   if (options_.audit_head) report.set_audit_head(options_.audit_head());
   // Before the sessions: a session that ends in between is reported once too often, not too rarely.
   const std::vector<std::string> idle = book_->IdleLeases();
@@ -183,6 +197,11 @@ absl::Duration SchedulerLink::ReportOnce(bool goodbye) {
   trouble_.clear();
   book_->ForgetIdle(idle);
   Apply(*reply);
+  if (report.leaves()) {
+    MutexLock lock(&mu_);
+    moved_away_ = reply->leases_to_move() == 0;
+    stop_.NotifyAll();
+  }
   ReportMore(more);
   return std::clamp<absl::Duration>(absl::Milliseconds(reply->interval_ms()),
                                     absl::Milliseconds(10), absl::Minutes(10));

@@ -47,6 +47,10 @@ class SchedulerLink {
   SchedulerLink(SchedulerLinkOptions options, SessionHost* host, LeaseBook* book);
   ~SchedulerLink();
 
+  // Has the scheduler move this server's leases to other servers. Returns once it moves no more of
+  // them, or at `deadline`. The host drains by then.
+  void MoveAway(absl::Time deadline);
+
  private:
   void Run();
   void AskForGroups();
@@ -77,6 +81,10 @@ class SchedulerLink {
   Mutex mu_;
   CondVar stop_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  // The reports say that the server leaves; the scheduler was asked; it moves no more leases.
+  bool leaves_ ABSL_GUARDED_BY(mu_) = false;
+  bool asked_to_move_ ABSL_GUARDED_BY(mu_) = false;
+  bool moved_away_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };
 

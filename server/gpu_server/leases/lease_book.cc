@@ -1,7 +1,6 @@
 #include "server/gpu_server/leases/lease_book.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -34,6 +33,8 @@ struct Lease {
   bool arriving = false;  // It is not this server's yet.
   absl::Time local_expires;
   std::string opened_by;  // The peer, where the server gave it out itself.
+  // Without sessions it is not idle before.
+  absl::Time expects_until = absl::InfinitePast();
   absl::Time ends = absl::InfiniteFuture();
   std::map<std::string, std::shared_ptr<Quota>> quotas;  // By device.
   std::shared_ptr<Quota> host_quota;
@@ -59,12 +60,14 @@ struct LeaseMembership::Shared {
   bool required = false;
   uint64_t peer_memory_bytes = 0;
   uint64_t payer_host_bytes = 0;
+  std::function<absl::Time()> clock;
 
   mutable Mutex mu;
   std::vector<VerifyKey> keys ABSL_GUARDED_BY(mu);
   std::map<std::string, Lease> leases ABSL_GUARDED_BY(mu);
   std::map<std::string, Ended> ended ABSL_GUARDED_BY(mu);
-  std::set<std::string> idle ABSL_GUARDED_BY(mu);
+  // Leases without sessions, each with the time from which it is idle.
+  std::map<std::string, absl::Time> idle ABSL_GUARDED_BY(mu);
   EpochFence fence ABSL_GUARDED_BY(mu);
   // Of leases that were forgotten, by lease and device: memory of their last sessions may be on its
   // way back.
@@ -134,6 +137,15 @@ void LeaseMembership::SetResidentBytes(uint64_t bytes) {
   shared_->leases[entitlement_.lease].resident_bytes = bytes;
 }
 
+void LeaseMembership::ExpectAnother(absl::Duration patience) {
+  if (shared_ == nullptr || !entitlement_.leased()) return;
+  const absl::Time until = shared_->clock() + patience;
+  MutexLock lock(&shared_->mu);
+  const auto found = shared_->leases.find(entitlement_.lease);
+  if (found == shared_->leases.end()) return;
+  found->second.expects_until = std::max(found->second.expects_until, until);
+}
+
 LeaseMembership& LeaseMembership::operator=(LeaseMembership&& other) noexcept {
   if (this == &other) return *this;
   Leave();
@@ -158,8 +170,9 @@ void LeaseMembership::Leave() {
   }
   const std::shared_ptr<Quota>& host = found->second.host_quota;
   if (host.use_count() > 1) shared->former[{entitlement_.lease, kHostMemory}] = host;
+  const absl::Time idle_from = found->second.expects_until;
   shared->leases.erase(found);
-  if (shared->idle.size() < kMaxIdle) shared->idle.insert(entitlement_.lease);
+  if (shared->idle.size() < kMaxIdle) shared->idle[entitlement_.lease] = idle_from;
 }
 
 std::shared_ptr<Quota> LeaseMembership::QuotaOn(const std::string& device_uuid,
@@ -224,6 +237,7 @@ LeaseBook::LeaseBook(LeaseBookOptions options, SigningKey key)
   shared_->required = options_.required;
   shared_->peer_memory_bytes = options_.peer_memory_bytes;
   shared_->payer_host_bytes = options_.payer_host_bytes;
+  shared_->clock = options_.clock;
 }
 
 absl::Time LeaseBook::Now() const {
@@ -516,8 +530,13 @@ std::map<std::string, uint32_t> LeaseBook::Sessions() const {
 }
 
 std::vector<std::string> LeaseBook::IdleLeases() const {
+  const absl::Time now = options_.clock();
+  std::vector<std::string> idle;
   MutexLock lock(&shared_->mu);
-  return {shared_->idle.begin(), shared_->idle.end()};
+  for (const auto& [lease, from] : shared_->idle) {
+    if (now >= from) idle.push_back(lease);
+  }
+  return idle;
 }
 
 void LeaseBook::ForgetIdle(const std::vector<std::string>& leases) {

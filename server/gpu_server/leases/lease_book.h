@@ -48,6 +48,9 @@ class LeaseMembership {
   // PERMISSION_DENIED once the lease was ended, UNAUTHENTICATED once one of the server's own is
   // over. An empty one is always held.
   absl::Status CheckHeld() const;
+  // The session's client is about to open another session of the lease: if this was the last one,
+  // the lease is not idle before that time has passed.
+  void ExpectAnother(absl::Duration patience);
   // The most that all sessions of the lease may have on each device at a time, with the rest
   // meanwhile on the host; 0 for no limit. The token says it until it is set. A session without a
   // lease has a limit of its own.
@@ -175,7 +178,8 @@ class LeaseBook {
 
   // The number of sessions of each lease.
   std::map<std::string, uint32_t> Sessions() const;
-  // The leases that have lost their last session since they were last forgotten here.
+  // The leases that have lost their last session since they were last forgotten here. A lease
+  // whose next session is expected is not idle yet.
   std::vector<std::string> IdleLeases() const;
   void ForgetIdle(const std::vector<std::string>& leases);
 

@@ -319,6 +319,30 @@ TEST_F(LeaseBookTest, SessionsOfALeaseAreCounted) {
   EXPECT_TRUE(book->IdleLeases().empty());
 }
 
+TEST_F(LeaseBookTest, ALeaseOfWhichAnotherSessionIsExpectedIsNotIdleYet) {
+  auto book = Scheduled();
+  auto refused = book->Join(Token("1")).value();
+  refused.ExpectAnother(absl::Seconds(10));
+  refused = LeaseMembership();
+  EXPECT_TRUE(book->IdleLeases().empty());
+  EXPECT_TRUE(book->Sessions().empty());
+  // It comes, and ends as any other.
+  EXPECT_TRUE(book->Join(Token("1")).ok());
+  EXPECT_EQ(book->IdleLeases(), std::vector<std::string>{"1"});
+  book->ForgetIdle({"1"});
+  // It does not come.
+  refused = book->Join(Token("1")).value();
+  refused.ExpectAnother(absl::Seconds(10));
+  refused = LeaseMembership();
+  now_ += absl::Seconds(9);
+  EXPECT_TRUE(book->IdleLeases().empty());
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(book->IdleLeases(), std::vector<std::string>{"1"});
+  // Without a lease nothing is expected.
+  LeaseMembership().ExpectAnother(absl::Seconds(10));
+  Book(false)->Join("")->ExpectAnother(absl::Seconds(10));
+}
+
 TEST_F(LeaseBookTest, EndedLeaseTakesNoMoreSessions) {
   auto book = Scheduled();
   book->MarkEnded("1", {"the operator revoked it: too loud", EndCause::kRevoked});

@@ -17,6 +17,8 @@ namespace warpline::server {
 namespace {
 
 constexpr size_t kSecretBytes = 16;
+// For how long a lease is kept for a client that may offer another arena.
+constexpr absl::Duration kOtherOffer = absl::Seconds(10);
 
 }  // namespace
 
@@ -533,7 +535,7 @@ void Session::OnChannelClosed(const absl::Status& status) {
 void Session::GiveClientUp(const std::string& reason) {
   const auto self = shared_from_this();
   // It cannot come back now, and has its time again afterwards.
-  if (handing_over() && !presence_.gone()) return;
+  if ((handing_over() || barred_.load(std::memory_order_acquire)) && !presence_.gone()) return;
   // It came back, which is about to be told.
   if (port_->attached() && !presence_.gone()) return;
   parts_.books->counters.clients_vanished.Add(1);
@@ -566,6 +568,12 @@ void Session::Refuse(const absl::Status& status) {
   if (!Began()) {
     parts_.books->counters.sessions_refused.Add(1);
     audit_->Refused(why);
+  }
+  // Its client may offer another arena, and shows the same token again.
+  const auto reason = RefusalOf(status).reason();
+  if (reason == warpline_internal::Refusal::ARENA_UNAVAILABLE ||
+      reason == warpline_internal::Refusal::ARENA_TOO_LARGE) {
+    membership_.ExpectAnother(kOtherOffer);
   }
   port_->Close(status);
   End(absl::StrCat("refused: ", why));

@@ -227,6 +227,9 @@ class SessionHost : public Acceptor,
   // Begins to move a lease's sessions to another server, as the scheduler asks, and returns. An
   // order that is known does nothing.
   void MoveLease(const warpline_internal::MoveOrder& order);
+  // Waits until no lease is on its way from here, and until the clients of sessions that have moved
+  // know where to, or until `deadline`.
+  void AwaitMoved(absl::Time deadline);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
@@ -397,6 +400,12 @@ class SessionHost : public Acceptor,
     std::string endpoint = {};  // Empty where it did not move.
     std::string token = {};     // Its token there, as it was then; empty where it is not known.
   };
+  // A session that is elsewhere.
+  struct Gone {
+    std::string endpoint;
+    absl::Time until;
+    bool told = false;  // Its client knows.
+  };
   absl::Status TakeMove(const std::string& peer, const warpline_internal::MoveHello& hello,
                         std::shared_ptr<MovePipe> pipe) override;
   std::shared_ptr<const MoveServices> MovesWith();
@@ -417,6 +426,8 @@ class SessionHost : public Acceptor,
                                                      absl::Status* refusal);
   // Returns true for a session that has moved, with where it is.
   bool HasLeft(const std::string& secret, std::string* endpoint);
+  // Returns false for one that was shown before.
+  bool UseTicket(const LeaseToken& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReceiveLease(const LeaseToken& ticket, const warpline_internal::MoveHello& hello,
                     MovePipe* pipe);
   // Fills `*ids` with those that were adopted, also after an error.
@@ -471,7 +482,10 @@ class SessionHost : public Acceptor,
   std::map<std::string, Move> moves_ ABSL_GUARDED_BY(mu_);  // By lease.
   // Where sessions have moved, by their secrets, for as long as their clients may look for them
   // here.
-  absl::flat_hash_map<std::string, std::string> gone_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, Gone> gone_ ABSL_GUARDED_BY(mu_);
+  // The moves (LeaseToken::move) whose tickets were shown here, with the time until which that is
+  // remembered.
+  absl::flat_hash_map<uint64_t, absl::Time> used_tickets_ ABSL_GUARDED_BY(mu_);
   int arriving_ ABSL_GUARDED_BY(mu_) = 0;
 
   std::map<uint64_t, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(control_loop);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "common/serving/listen_address.h"
@@ -33,6 +34,8 @@ constexpr absl::Duration kRetry = absl::Milliseconds(200);
 constexpr int kMostArriving = 16;
 // Leases that this server knows to be elsewhere.
 constexpr size_t kMostMoves = 65536;
+// Longer than a ticket is good (scheduler::kMoveDeadline).
+constexpr absl::Duration kTicketMemory = absl::Minutes(20);
 
 uint64_t BytesOf(const std::vector<SessionCut>& sessions) {
   uint64_t bytes = 0;
@@ -173,10 +176,12 @@ void SessionHost::FinishMove(const std::shared_ptr<Moving>& moving,
     MutexLock lock(&mu_);
     Move& move = moves_[order.lease()];
     move.under_way = false;
+    moves_changed_.NotifyAll();
     if (token.ok()) {
       move.endpoint = order.endpoint();
       move.token = *token;
-      for (const SessionCut& cut : cuts) gone_[cut.manifest.secret()] = order.endpoint();
+      const absl::Time until = SteadyNow() + 2 * options_.session.resume_timeout;
+      for (const SessionCut& cut : cuts) gone_[cut.manifest.secret()] = {order.endpoint(), until};
     }
   }
   std::vector<std::string> secrets;
@@ -196,7 +201,12 @@ void SessionHost::FinishMove(const std::shared_ptr<Moving>& moving,
   // Clients that come later than that have given up.
   control_.RunAfter(2 * options_.session.resume_timeout, [this, secrets] {
     MutexLock lock(&mu_);
-    for (const std::string& secret : secrets) gone_.erase(secret);
+    for (const std::string& secret : secrets) {
+      // It may have come back, and gone again.
+      const auto found = gone_.find(secret);
+      if (found != gone_.end() && found->second.until <= SteadyNow()) gone_.erase(found);
+    }
+    moves_changed_.NotifyAll();
   });
 }
 
@@ -223,11 +233,23 @@ std::optional<warpline_internal::Redirect> SessionHost::WhereTo(const std::strin
   return redirect;
 }
 
+void SessionHost::AwaitMoved(absl::Time deadline) {
+  const auto under_way = [](const auto& move) { return move.second.under_way; };
+  const auto untold = [](const auto& gone) { return !gone.second.told; };
+  MutexLock lock(&mu_);
+  while (SteadyNow() < deadline &&
+         (absl::c_any_of(moves_, under_way) || absl::c_any_of(gone_, untold))) {
+    moves_changed_.WaitWithTimeout(&mu_, deadline - SteadyNow());
+  }
+}
+
 bool SessionHost::HasLeft(const std::string& secret, std::string* endpoint) {
   MutexLock lock(&mu_);
   const auto found = gone_.find(secret);
   if (found == gone_.end()) return false;
-  *endpoint = found->second;
+  *endpoint = found->second.endpoint;
+  found->second.told = true;
+  moves_changed_.NotifyAll();
   return true;
 }
 
@@ -255,6 +277,7 @@ absl::Status SessionHost::TakeMove(const std::string& peer,
     if (arriving_ >= kMostArriving) {
       return absl::ResourceExhaustedError("the server takes over as many leases as it may");
     }
+    if (!UseTicket(*ticket)) return absl::FailedPreconditionError("the ticket has been used");
     ++arriving_;
   }
   moves_in_.Post([this, ticket = *ticket, hello, pipe = std::move(pipe)] {
@@ -265,12 +288,21 @@ absl::Status SessionHost::TakeMove(const std::string& peer,
   return absl::OkStatus();
 }
 
+// A server that sends sessions does it once. A ticket that is shown again comes with other
+// sessions.
+bool SessionHost::UseTicket(const LeaseToken& ticket) {
+  const absl::Time now = SteadyNow();
+  absl::erase_if(used_tickets_, [now](const auto& used) { return used.second <= now; });
+  return used_tickets_.emplace(ticket.move, now + kTicketMemory).second;
+}
+
 void SessionHost::ReceiveLease(const LeaseToken& ticket, const warpline_internal::MoveHello& hello,
                                MovePipe* pipe) {
   const auto services = MovesWith();
   absl::Status status = absl::UnavailableError("the server is shutting down");
   std::vector<uint64_t> ids;
   std::vector<uint64_t> former;  // Their numbers at the other server.
+  std::vector<std::string> secrets;
   uint64_t bytes = 0;
   std::string token;
   if (services != nullptr) {
@@ -279,13 +311,22 @@ void SessionHost::ReceiveLease(const LeaseToken& ticket, const warpline_internal
     status = cuts.status();
     if (status.ok()) {
       bytes = BytesOf(*cuts);
-      for (const SessionCut& cut : *cuts) former.push_back(cut.manifest.session());
+      for (const SessionCut& cut : *cuts) {
+        former.push_back(cut.manifest.session());
+        secrets.push_back(cut.manifest.secret());
+      }
       OnControl([&] {
         control_loop.AssertOnLoop();
         status = AdoptMoved(ticket, *std::move(cuts), &ids);
       });
     }
     if (status.ok()) status = CommitMove(hello.ticket(), former, ids, bytes, &token);
+  }
+  if (status.ok()) {
+    MutexLock lock(&mu_);
+    moves_.erase(ticket.lease);
+    // They may have been here before.
+    for (const std::string& secret : secrets) gone_.erase(secret);
   }
   OnControl([&] {
     control_loop.AssertOnLoop();
@@ -295,6 +336,7 @@ void SessionHost::ReceiveLease(const LeaseToken& ticket, const warpline_internal
       const auto session = found->second;
       if (status.ok()) {
         session->SetToken(token);
+        session->LetIn();
       } else {
         session->EndWithFault(CudaResult::kSystemNotReady, "its lease did not move here");
       }
@@ -304,10 +346,6 @@ void SessionHost::ReceiveLease(const LeaseToken& ticket, const warpline_internal
     options_.leases->Arrive(ticket.lease);
     LogInfo("took over lease=", ticket.lease, " from_server=", ticket.moved_from,
             " sessions=", ids.size(), " bytes=", bytes);
-    {
-      MutexLock lock(&mu_);
-      moves_.erase(ticket.lease);
-    }
     return pipe->Finish(std::move(token));
   }
   options_.leases->MarkEnded(ticket.lease, {"it is another server's", EndCause::kNamesNobody});
@@ -330,12 +368,12 @@ absl::Status SessionHost::AdoptMoved(const LeaseToken& ticket, std::vector<Sessi
       if (numbers_.contains(cut.manifest.secret())) {
         return absl::AlreadyExistsError("there is such a session");
       }
-      // It may have been here before.
-      gone_.erase(cut.manifest.secret());
       id = ++last_id_;
     }
     cut.manifest.set_session(id);
-    const absl::Status adopted = AdoptAs(id, *std::move(membership), std::move(cut));
+    // Until the move is committed the other server may still go on with it.
+    const absl::Status adopted =
+        AdoptAs(id, *std::move(membership), std::move(cut), /*barred=*/true);
     if (!adopted.ok()) return adopted;
     ids->push_back(id);
   }

@@ -302,6 +302,8 @@ bool Session::EndSaved(const absl::Status& written) {
 bool Session::LetIn() {
   if (!barred_.exchange(false)) return false;
   AnswerHeld();
+  // The client has its time to come back from now on.
+  if (Serving() && !port_->attached()) presence_.Leave(absl::UnavailableError(reason_));
   return true;
 }
 

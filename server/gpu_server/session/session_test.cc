@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -297,6 +298,51 @@ TEST_F(SessionTest, CommandsInFlightAreAsManyAsTheLeaseSays) {
   client->AwaitReceived(100 + kHostDoneWindow);
   client->SendCommands(body, 100 + kHostDoneWindow + 1);
   EXPECT_EQ(client->AwaitClosed().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(SessionTest, ALeaseIsNotGivenBackWhileItsRefusedClientOffersAnotherArena) {
+  lease_options_.required = true;
+  lease_options_.server_name = "s";
+  std::atomic<int> passed = 0;
+  lease_options_.clock = [&] { return SteadyNow() + absl::Seconds(passed.load()); };
+  options_.session.max_arena_bytes = TestClient::GoodHello().arena_bytes();
+  StartServer();
+  const SigningKey key = SigningKey::Generate().value();
+  leases_->SetKeys({key.verify_key()});
+  LeaseToken token;
+  token.lease = "1";
+  token.tenant = "a";
+  token.server = "s";
+  token.max_sessions = 1;
+  token.expires = SteadyNow() + absl::Hours(1);
+  Hello hello = TestClient::GoodHello();
+  hello.set_token(SignToken(key, token).value());
+  Hello large = hello;
+  large.set_arena_bytes(2 * hello.arena_bytes());
+  const auto refuse = [&](const Hello& refused) {
+    auto client = Dial();
+    EXPECT_FALSE(client->Open(refused).has_value());
+    EXPECT_FALSE(client->AwaitClosed().ok());
+    EXPECT_TRUE(host_->WaitUntilIdle(absl::InfiniteDuration()));
+  };
+  refuse(large);
+  EXPECT_TRUE(leases_->IdleLeases().empty());
+  {
+    auto client = Dial();
+    EXPECT_TRUE(client->Open(hello).has_value());
+  }
+  EXPECT_TRUE(host_->WaitUntilIdle(absl::InfiniteDuration()));
+  EXPECT_EQ(leases_->IdleLeases(), std::vector<std::string>{"1"}) << "its program has ended";
+  refuse(large);
+  EXPECT_TRUE(leases_->IdleLeases().empty());
+  // It offers nothing else.
+  passed = 10;
+  EXPECT_EQ(leases_->IdleLeases(), std::vector<std::string>{"1"});
+  leases_->ForgetIdle({"1"});
+  // No other offer mends this.
+  hello.set_device("7");
+  refuse(hello);
+  EXPECT_EQ(leases_->IdleLeases(), std::vector<std::string>{"1"});
 }
 
 TEST_F(SessionTest, FullRingHoldsTheClientBackWithoutLosingCommands) {
