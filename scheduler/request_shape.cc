@@ -22,6 +22,13 @@ constexpr size_t kBytesOfCost = 3;
 // protobuf itself goes no deeper.
 constexpr int kMostDepth = 100;
 
+// Returns true for a field that is written as its type is. Others are kept as unknown ones.
+bool IsWrittenAs(const FieldDescriptor& field, WireFormatLite::WireType wire) {
+  const auto type = static_cast<WireFormatLite::FieldType>(field.type());
+  const bool packed = field.is_packable() && wire == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+  return packed || wire == WireFormatLite::WireTypeForFieldType(type);
+}
+
 class PartCounter {
  public:
   explicit PartCounter(std::string_view message)
@@ -31,11 +38,10 @@ class PartCounter {
   bool Count(const Descriptor& type, int depth) {
     if (depth > kMostDepth) return false;
     while (const uint32_t tag = input_.ReadTag()) {
-      const FieldDescriptor* const field =
-          type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
+      const FieldDescriptor* field = type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
       const auto wire = WireFormatLite::GetTagWireType(tag);
-      const bool deeper = field != nullptr && field->type() == FieldDescriptor::TYPE_MESSAGE &&
-                          wire == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
+      if (field != nullptr && !IsWrittenAs(*field, wire)) field = nullptr;
+      const bool deeper = field != nullptr && field->type() == FieldDescriptor::TYPE_MESSAGE;
       const bool text = wire == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
       cost_ += deeper || field == nullptr ? 2 : text ? 1 : 0;
       if (cost_ > kFreeCost + Position() / kBytesOfCost) return false;

@@ -64,6 +64,10 @@ TEST(RequestShapeTest, MessagesOfEmptyPartsDoNot) {
   for (const int number : {6, 7, 8, 9, 16, 500}) {
     EXPECT_FALSE(Fits(Repeat(Field(number, ""), 100000), ServerReport::descriptor())) << number;
   }
+  // A known number that is written as another type, and one that is not known.
+  EXPECT_EQ(ServerReport::descriptor()->FindFieldByNumber(16)->name(), "leaves");
+  EXPECT_EQ(ServerReport::descriptor()->FindFieldByNumber(17), nullptr);
+  EXPECT_FALSE(Fits(Repeat(Field(17, ""), 100000), ServerReport::descriptor()));
   // In one session's usage, at a depth.
   for (int number = 1; number < 64; ++number) {
     const auto* const field =

@@ -146,6 +146,25 @@ TEST(CommandLineTest, LeasesMoveToAServerAndADeviceOfIt) {
   EXPECT_FALSE(ParseCommandLine({"migrate", "1234", "--json"}).ok());
 }
 
+TEST(CommandLineTest, CheckpointsHaveAFolder) {
+  const CommandLine line = Parsed({"checkpoint", "17", "/folder", "--end"});
+  EXPECT_EQ(line.verb, Verb::kCheckpoint);
+  EXPECT_EQ(line.rest, (Words{"17", "/folder"}));
+  EXPECT_TRUE(line.Has("end"));
+  EXPECT_EQ(Parsed({"restore", "/folder", "--device=GPU-1"}).Text("device"), "GPU-1");
+  const std::string both = "name a lease or a session, and a folder";
+  EXPECT_EQ(ParseCommandLine({"checkpoint"}).status().message(), both);
+  EXPECT_EQ(ParseCommandLine({"checkpoint", "17"}).status().message(), both);
+  EXPECT_EQ(ParseCommandLine({"checkpoint", "", "/folder"}).status().message(), both);
+  EXPECT_EQ(ParseCommandLine({"checkpoint", "17", "/folder", "18"}).status().message(),
+            "unexpected argument \"18\"");
+  EXPECT_FALSE(ParseCommandLine({"checkpoint", "17", "/folder", "--device=GPU-1"}).ok());
+  EXPECT_EQ(ParseCommandLine({"restore"}).status().message(), "name a folder");
+  EXPECT_EQ(ParseCommandLine({"restore", ""}).status().message(), "name a folder");
+  EXPECT_FALSE(ParseCommandLine({"restore", "/folder", "/other"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"restore", "/folder", "--end"}).ok());
+}
+
 TEST(CommandLineTest, OnlyADrainMovesLeases) {
   EXPECT_TRUE(Parsed({"servers", "drain", "a", "--migrate", "--within=5m"}).Has("migrate"));
   EXPECT_FALSE(ParseCommandLine({"servers", "drain", "--migrate"}).ok());
