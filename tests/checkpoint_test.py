@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import unittest
@@ -196,10 +195,7 @@ class CheckpointTest(OutlivingCase):
         server = self.serve()
         program = self.started(server)
         self.save(server, self.number(server), "--end")
-        good = self.folder / "good"
-        shutil.copytree(self.checkpoint / "sessions", good)
-        for file in sorted(path.name for path in (good / "session-0").iterdir()):
-            path = self.checkpoint / "sessions/session-0" / file
+        for path in sorted((self.checkpoint / "sessions/session-0").iterdir()):
             right = path.read_bytes()
             path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]) if right else b"x")
             self.refused(server, "restore", str(self.checkpoint))

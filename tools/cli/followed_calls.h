@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -27,18 +28,24 @@ struct FollowedCalls {
   std::function<void(const std::string& line)> complain;
 };
 
-// Returns those that ask this method of `server`, which is borrowed, and speak to the terminal.
-// Signals that end a program have to be blocked (BlockForwardedSignals()).
+// Returns those that ask by `ask` and speak to the terminal. Signals that end a program have to be
+// blocked (BlockForwardedSignals()).
 template <typename Request, typename Reply>
-FollowedCalls<Request, Reply> CallsTo(const UnaryClient* server, const char* method) {
-  return {.ask =
-              [server, method](const Request& request) {
-                return CallUnary<Reply>(server, method, request, CallTimeout());
-              },
+FollowedCalls<Request, Reply> CallsBy(
+    std::function<absl::StatusOr<Reply>(const Request& request)> ask) {
+  return {.ask = std::move(ask),
           .pause = &WaitForEndSignal,
           .clock = &SteadyNow,
           .say = &SayLine,
           .complain = [](const std::string& said) { Complain("warpline", said, 1); }};
+}
+
+// CallsBy() for a method of `server`, which is borrowed.
+template <typename Request, typename Reply>
+FollowedCalls<Request, Reply> CallsTo(const UnaryClient* server, const char* method) {
+  return CallsBy<Request, Reply>([server, method](const Request& request) {
+    return CallUnary<Reply>(server, method, request, CallTimeout());
+  });
 }
 
 }  // namespace warpline::cli

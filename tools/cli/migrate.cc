@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/steady_time.h"
 #include "tools/cli/asker.h"
 #include "tools/cli/child.h"
 #include "tools/cli/lease.h"
@@ -37,7 +36,7 @@ class OneMove {
   // Begins it, and says where the lease goes. Returns false, having complained, if it does not.
   bool Begin(const MigrationCalls& calls) {
     begun_ = heard_ = calls.clock();
-    auto reply = calls.move(request_);
+    auto reply = calls.ask(request_);
     if (!reply.ok()) {
       Fail(calls, reply.status().message());
       return false;
@@ -51,7 +50,7 @@ class OneMove {
 
   // Asks how it is. Returns true when it is over, and has said or complained so.
   bool Poll(const MigrationCalls& calls) {
-    auto reply = calls.move(request_);
+    auto reply = calls.ask(request_);
     const absl::Time now = calls.clock();
     if (!reply.ok()) {
       if (absl::IsUnavailable(reply.status()) && now - heard_ < kPatience) return false;
@@ -86,13 +85,8 @@ class OneMove {
 };
 
 MigrationCalls CallsOf(Asker* asker) {
-  return {
-      .move =
-          [asker](const MoveRequest& request) { return asker->Ask<MoveReply>("Move", request); },
-      .pause = &WaitForEndSignal,
-      .clock = &SteadyNow,
-      .say = &SayLine,
-      .complain = [](const std::string& line) { Complain("warpline", line, 1); }};
+  return CallsBy<MoveRequest, MoveReply>(
+      [asker](const MoveRequest& request) { return asker->Ask<MoveReply>("Move", request); });
 }
 
 // The leases that the server has now.

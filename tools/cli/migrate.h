@@ -2,30 +2,16 @@
 #ifndef WARPLINE_TOOLS_CLI_MIGRATE_H_
 #define WARPLINE_TOOLS_CLI_MIGRATE_H_
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "proto/scheduler.pb.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/followed_calls.h"
 
 namespace warpline::cli {
 
-// A migration asks and says everything through these functions, which it calls in one thread.
-struct MigrationCalls {
-  // Asks the scheduler.
-  std::function<absl::StatusOr<warpline_internal::MoveReply>(
-      const warpline_internal::MoveRequest& request)>
-      move;
-  // Takes the time `pause`, or less when a signal comes: returns its number, or 0.
-  std::function<int(absl::Duration pause)> pause;
-  std::function<absl::Time()> clock;
-  // Prints a line of the result, and one of what went wrong.
-  std::function<void(const std::string& line)> say;
-  std::function<void(const std::string& line)> complain;
-};
+using MigrationCalls = FollowedCalls<warpline_internal::MoveRequest, warpline_internal::MoveReply>;
 
 // Moves one lease as `request` says, and unless `wait`, only begins that. Returns the exit code: 0
 // for a lease that has moved, 1 for one that has not, and 128 plus the number of a signal that ends

@@ -24,7 +24,7 @@ using warpline_internal::MoveRequest;
 class MigrateTest : public ::testing::Test {
  protected:
   MigrationCalls Calls() {
-    return {.move = [this](const MoveRequest& request) { return Answer(request); },
+    return {.ask = [this](const MoveRequest& request) { return Answer(request); },
             .pause =
                 [this](absl::Duration pause) {
                   now_ += pause;
@@ -141,7 +141,7 @@ TEST_F(MigrateTest, ASignalEndsADrainsWait) {
 
 TEST_F(MigrateTest, NoTextOfASchedulerIsObeyed) {
   MigrationCalls calls = Calls();
-  calls.move = [](const MoveRequest&) {
+  calls.ask = [](const MoveRequest&) {
     MoveReply reply;
     reply.set_state(MoveReply::MOVED);
     reply.set_server("\x1b[31m\nb");

@@ -45,7 +45,6 @@ class Checkpoints {
   // One that is under way, or the last one.
   struct Job {
     std::string number;
-    bool restores = false;
     CheckpointProgress progress;
     std::optional<absl::StatusOr<CheckpointResult>> outcome;
   };

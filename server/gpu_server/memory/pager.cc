@@ -107,7 +107,7 @@ void Pager::Start() {
   loop_.Post([this] {
     on_loop_.AssertOnLoop();
     const absl::Status started = StartIfDown();
-    if (started.ok()) return LockNext();
+    if (started.ok()) return;
     if (const LogPermit permit = log_.Ask(kDiedLine)) {
       permit.Warning("no pager yet gpu=", ordinal_, " error=", started.ToString());
     }
@@ -126,6 +126,7 @@ absl::Status Pager::StartIfDown() {
   if (const LogPermit permit = log_.Ask(kStartedLine)) {
     permit.Info("pager started gpu=", ordinal_, " pid=", process_.pid());
   }
+  LockLater();
   return absl::OkStatus();
 }
 
@@ -156,6 +157,10 @@ void Pager::LockNext() {
     }
     return;
   }
+  LockLater();
+}
+
+void Pager::LockLater() {
   loop_.Post([this] {
     on_loop_.AssertOnLoop();
     LockNext();

@@ -46,9 +46,9 @@ class Pager {
   Pager(const Pager&) = delete;
   Pager& operator=(const Pager&) = delete;
 
-  // Has the process started without waiting for it. It then locks the host memory, a block after
-  // the other, which takes a second for each ten GiB. Moves go in between, and have their own
-  // blocks locked first.
+  // Has the process started without waiting for it. A process that has started locks the host
+  // memory, a block after the other, which takes a second for each ten GiB. Moves go in between,
+  // and have their own blocks locked first.
   void Start();
   // Copies what the chunks hold to host memory, and fills `*away`. RESOURCE_EXHAUSTED when there is
   // too little of that; the chunks are as they were after any error. Nobody may write to them
@@ -67,6 +67,7 @@ class Pager {
   absl::Status LockBlock(size_t block) RUNS_ON(on_loop_);
   absl::Status LockBlocksOf(const AwayMemory& away) RUNS_ON(on_loop_);
   void LockNext() RUNS_ON(on_loop_);
+  void LockLater() RUNS_ON(on_loop_);
   // Does `move`, again where the process dies at it.
   absl::Status Try(const std::function<absl::Status()>& move) RUNS_ON(on_loop_);
   absl::Status FindUsed(const std::vector<Chunk>& chunks, std::vector<bool>* used)

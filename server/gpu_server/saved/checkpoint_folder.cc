@@ -133,12 +133,11 @@ absl::StatusOr<std::vector<SavedSession>> CheckpointFolder::Manifests() const {
   return manifests;
 }
 
-absl::StatusOr<std::vector<SessionCut>> CheckpointFolder::Read(std::atomic<uint64_t>* done) const {
-  const auto folders = Folders();
-  if (!folders.ok()) return folders.status();
+absl::StatusOr<std::vector<SessionCut>> CheckpointFolder::Read(std::vector<SavedSession> manifests,
+                                                               std::atomic<uint64_t>* done) const {
   std::vector<SessionCut> cuts;
-  for (const std::string& folder : *folders) {
-    auto cut = ReadSession(folder, space_, done);
+  for (size_t i = 0; i < manifests.size(); ++i) {
+    auto cut = ReadSession(FolderOf(Path(kSessions), i), std::move(manifests[i]), space_, done);
     if (!cut.ok()) return cut.status();
     cuts.push_back(*std::move(cut));
   }

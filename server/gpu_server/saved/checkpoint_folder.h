@@ -41,8 +41,11 @@ class CheckpointFolder {
   // Returns the manifests of the sessions. NOT_FOUND where there is no checkpoint, otherwise
   // ReadManifest()'s errors.
   absl::StatusOr<std::vector<warpline_internal::SavedSession>> Manifests() const;
-  // Reads the sessions, and counts the bytes of their memory. Errors are ReadSession()'s.
-  absl::StatusOr<std::vector<SessionCut>> Read(std::atomic<uint64_t>* done = nullptr) const;
+  // Reads the sessions of Manifests(), and counts the bytes of their memory. Errors are
+  // ReadSession()'s.
+  absl::StatusOr<std::vector<SessionCut>> Read(
+      std::vector<warpline_internal::SavedSession> manifests,
+      std::atomic<uint64_t>* done = nullptr) const;
 
  private:
   CheckpointFolder(std::string dir, SwapSpace* space, UniqueFd lock)

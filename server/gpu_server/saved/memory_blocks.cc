@@ -1,7 +1,6 @@
 #include "server/gpu_server/saved/memory_blocks.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -99,17 +98,6 @@ absl::Status CheckIndex(const std::string& folder, const SavedSession& manifest,
   return absl::OkStatus();
 }
 
-absl::StatusOr<UniqueFd> OpenBlocks(const std::string& path, uint64_t bytes) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!fd.valid()) return FileError(path, errno);
-  struct stat info;
-  if (fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return MalformedFile(path, "not a file");
-  }
-  if (static_cast<uint64_t>(info.st_size) != bytes) return ChangedFile(path);
-  return fd;
-}
-
 // The blocks of a folder that is being written.
 class Writer {
  public:
@@ -126,7 +114,7 @@ class Writer {
       number_ = std::max(number_, NumberOf(file.name()));
       // A file that was changed since, or is of another file system, is of no use.
       const std::string path = absl::StrCat(former.folder, "/", file.name());
-      const bool linked = OpenBlocks(path, file.bytes()).ok() &&
+      const bool linked = OpenSavedFile(path, file.bytes()).ok() &&
                           link(path.c_str(), absl::StrCat(folder_, "/", file.name()).c_str()) == 0;
       files_.push_back({file, linked});
     }
@@ -284,7 +272,7 @@ absl::Status ReadBlocks(const std::string& folder, const SavedSession& manifest,
   std::vector<UniqueFd> files;
   for (const SavedFile& file : manifest.memory_file()) {
     paths.push_back(absl::StrCat(folder, "/", file.name()));
-    auto opened = OpenBlocks(paths.back(), file.bytes());
+    auto opened = OpenSavedFile(paths.back(), file.bytes());
     if (!opened.ok()) return opened.status();
     files.push_back(*std::move(opened));
   }

@@ -127,8 +127,9 @@ absl::StatusOr<SavedSession> SavedSessions::ManifestOf(uint64_t session) const {
 }
 
 absl::StatusOr<SessionCut> SavedSessions::Read(uint64_t session) const {
-  if (const auto manifest = ManifestOf(session); !manifest.ok()) return manifest.status();
-  return ReadSession(FolderOf(kSaved, session), space_);
+  auto manifest = ManifestOf(session);
+  if (!manifest.ok()) return manifest.status();
+  return ReadSession(FolderOf(kSaved, session), *std::move(manifest), space_);
 }
 
 absl::Status SavedSessions::Take(uint64_t session) {

@@ -84,13 +84,9 @@ class FolderSource : public PartSource {
     const auto file =
         absl::c_find_if(files_, [&part](const SavedFile& known) { return known.name() == part; });
     if (file == files_.end()) return MalformedFile(path_, "the manifest does not tell of it");
-    fd_ = UniqueFd(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!fd_.valid()) return FileError(path_, errno);
-    struct stat info;
-    if (fstat(fd_.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-      return MalformedFile(path_, "not a file");
-    }
-    if (static_cast<uint64_t>(info.st_size) != file->bytes()) return ChangedFile(path_);
+    auto opened = OpenSavedFile(path_, file->bytes());
+    if (!opened.ok()) return opened.status();
+    fd_ = *std::move(opened);
     left_ = file->bytes();
     sha256_ = file->sha256();
     hasher_.emplace();
@@ -212,13 +208,11 @@ absl::StatusOr<SavedSession> ReadManifest(const std::string& folder) {
   return manifest;
 }
 
-absl::StatusOr<SessionCut> ReadSession(const std::string& folder, SwapSpace* space,
-                                       std::atomic<uint64_t>* done) {
-  auto manifest = ReadManifest(folder);
-  if (!manifest.ok()) return manifest.status();
-  FolderSource source(folder, *manifest);
+absl::StatusOr<SessionCut> ReadSession(const std::string& folder, SavedSession manifest,
+                                       SwapSpace* space, std::atomic<uint64_t>* done) {
+  FolderSource source(folder, manifest);
   SessionCut cut;
-  cut.manifest = *std::move(manifest);
+  cut.manifest = std::move(manifest);
   if (const absl::Status read = ReadState(&source, &cut); !read.ok()) return read;
   auto away =
       TakeMemory(cut.manifest, space, [space](uint64_t bytes) { return space->Take(bytes); });

@@ -40,10 +40,11 @@ absl::StatusOr<uint64_t> WriteSession(const std::string& folder, const std::stri
 // Reads its manifest. INVALID_ARGUMENT for what no server would write, FAILED_PRECONDITION for
 // another format; otherwise as above.
 absl::StatusOr<warpline_internal::SavedSession> ReadManifest(const std::string& folder);
-// Reads the session, and takes host memory of `space` for it, which may be null where nothing is
-// moved. `done` as above. DATA_LOSS when the files are not those that were written,
-// RESOURCE_EXHAUSTED when there is too little host memory; otherwise as ReadManifest().
-absl::StatusOr<SessionCut> ReadSession(const std::string& folder, SwapSpace* space,
+// Reads the session of this manifest, and takes host memory of `space` for it, which may be null
+// where nothing is moved. `done` as above. DATA_LOSS when the files are not those that were
+// written, RESOURCE_EXHAUSTED when there is too little host memory; otherwise as ReadManifest().
+absl::StatusOr<SessionCut> ReadSession(const std::string& folder,
+                                       warpline_internal::SavedSession manifest, SwapSpace* space,
                                        std::atomic<uint64_t>* done = nullptr);
 
 }  // namespace warpline::server

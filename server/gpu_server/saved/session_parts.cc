@@ -247,6 +247,20 @@ absl::StatusOr<SavedSession> ParseManifest(const std::string& bytes) {
   return manifest;
 }
 
+uint64_t HeldBytes(const std::vector<SessionCut>& cuts) {
+  uint64_t bytes = 0;
+  for (const SessionCut& cut : cuts) {
+    if (cut.away != nullptr) bytes += cut.away->held_bytes();
+  }
+  return bytes;
+}
+
+std::vector<uint64_t> NumbersOf(const std::vector<SessionCut>& cuts) {
+  std::vector<uint64_t> numbers;
+  for (const SessionCut& cut : cuts) numbers.push_back(cut.manifest.session());
+  return numbers;
+}
+
 void DescribeParts(SessionCut* cut) {
   cut->manifest.set_format(kSavedSessionFormat);
   cut->manifest.set_server_version(kVersion);

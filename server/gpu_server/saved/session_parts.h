@@ -50,6 +50,11 @@ struct SessionCut {
   std::string device;  // The device that it is to have; empty for the former one.
 };
 
+// Returns the bytes of device memory that the sessions have in host memory.
+uint64_t HeldBytes(const std::vector<SessionCut>& cuts);
+// Returns the sessions' numbers.
+std::vector<uint64_t> NumbersOf(const std::vector<SessionCut>& cuts);
+
 // Manifests are no larger: frames that a client did not acknowledge take most of it
 // (SessionLink::kMaxKeptBytes).
 inline constexpr uint64_t kMostManifestBytes = 64u << 20;

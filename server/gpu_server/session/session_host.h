@@ -353,6 +353,9 @@ class SessionHost : public Acceptor,
   // done.
   void CutGroup(const std::vector<uint64_t>& ids, const GroupTerms& terms,
                 const std::function<void(Resting)>& done) RUNS_ON(control_loop);
+  // CutGroup(), which tries for twice the deadline. Blocks.
+  Resting BringToRest(const std::vector<uint64_t>& ids, Session::Heir heir, absl::Duration deadline,
+                      bool all);
   // Session::EndSaved() of sessions that were cut.
   void EndCutSessions(const std::vector<uint64_t>& ids, const absl::Status& written)
       RUNS_ON(control_loop);

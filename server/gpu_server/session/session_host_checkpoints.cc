@@ -1,6 +1,5 @@
 // The part of SessionHost that writes sessions into the folder of a checkpoint, and goes on with
 // those of such a folder.
-#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,14 +18,6 @@ namespace {
 
 // So many sessions in checkpoints have clients that are told to wait.
 constexpr size_t kMostAwaited = 4096;
-
-uint64_t BytesOf(const std::vector<SessionCut>& cuts) {
-  uint64_t bytes = 0;
-  for (const SessionCut& cut : cuts) {
-    if (cut.away != nullptr) bytes += cut.away->held_bytes();
-  }
-  return bytes;
-}
 
 }  // namespace
 
@@ -57,20 +48,9 @@ absl::StatusOr<CheckpointResult> SessionHost::SaveCheckpoint(const CheckpointOrd
   if (!folder.ok()) return folder.status();
   LogInfo("saves a checkpoint sessions=", ids->size(), " folder=", Quoted(order.dir));
   const absl::Time begin = SteadyNow();
-  const auto rests = std::make_shared<std::promise<Resting>>();
-  OnControl([&] {
-    control_loop.AssertOnLoop();
-    CutGroup(*ids,
-             {.heir = Session::Heir::kCheckpoint,
-              .deadline = order.deadline,
-              .give_up = begin + 2 * order.deadline,
-              .failure = "does not come to rest"},
-             [rests](Resting resting) { rests->set_value(std::move(resting)); });
-  });
-  Resting resting = rests->get_future().get();
+  Resting resting = BringToRest(*ids, Session::Heir::kCheckpoint, order.deadline, /*all=*/true);
   absl::Status status = resting.failed;
-  ids->clear();
-  for (const SessionCut& cut : resting.cuts) ids->push_back(cut.manifest.session());
+  *ids = NumbersOf(resting.cuts);
   if (status.ok() && ids->empty()) status = absl::NotFoundError("the sessions have ended");
   // Memory that is at rest stays as it is while the sessions go on. Their state does not.
   for (SessionCut& cut : resting.cuts) {
@@ -84,7 +64,7 @@ absl::StatusOr<CheckpointResult> SessionHost::SaveCheckpoint(const CheckpointOrd
   }
   if (!status.ok()) return status;
   CheckpointResult result = {
-      .sessions = ids->size(), .bytes = BytesOf(resting.cuts), .pause = SteadyNow() - begin};
+      .sessions = ids->size(), .bytes = HeldBytes(resting.cuts), .pause = SteadyNow() - begin};
   progress->bytes.store(result.bytes);
   const auto written = (*folder)->Write(&resting.cuts, &progress->done_bytes);
   if (order.ends) EndInCheckpoint(resting.cuts, written.status());
@@ -97,16 +77,14 @@ absl::StatusOr<CheckpointResult> SessionHost::SaveCheckpoint(const CheckpointOrd
 
 void SessionHost::EndInCheckpoint(const std::vector<SessionCut>& cuts,
                                   const absl::Status& written) {
-  std::vector<uint64_t> ids;
   for (const SessionCut& cut : cuts) {
-    ids.push_back(cut.manifest.session());
-    if (!written.ok()) continue;
+    if (!written.ok()) break;
     MutexLock lock(&mu_);
     if (checkpointed_.size() < kMostAwaited) checkpointed_.insert(cut.manifest.secret());
   }
   OnControl([&] {
     control_loop.AssertOnLoop();
-    EndCutSessions(ids, written);
+    EndCutSessions(NumbersOf(cuts), written);
   });
 }
 
@@ -114,15 +92,15 @@ absl::StatusOr<CheckpointResult> SessionHost::RestoreCheckpoint(const Checkpoint
                                                                 CheckpointProgress* progress) {
   auto folder = CheckpointFolder::Open(order.dir, /*makes=*/false, order.space);
   if (!folder.ok()) return folder.status();
-  const auto manifests = (*folder)->Manifests();
+  auto manifests = (*folder)->Manifests();
   if (!manifests.ok()) return manifests.status();
   for (const auto& manifest : *manifests) {
     if (const absl::Status here = CheckNotHere(manifest.secret()); !here.ok()) return here;
   }
   LogInfo("restores a checkpoint sessions=", manifests->size(), " folder=", Quoted(order.dir));
-  auto cuts = (*folder)->Read(&progress->done_bytes);
+  auto cuts = (*folder)->Read(*std::move(manifests), &progress->done_bytes);
   if (!cuts.ok()) return cuts.status();
-  CheckpointResult result = {.sessions = cuts->size(), .bytes = BytesOf(*cuts)};
+  CheckpointResult result = {.sessions = cuts->size(), .bytes = HeldBytes(*cuts)};
   std::vector<uint64_t> ids;
   std::vector<std::string> secrets;
   absl::Status status;

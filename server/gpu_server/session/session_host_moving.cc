@@ -37,14 +37,6 @@ constexpr size_t kMostMoves = 65536;
 // Longer than a ticket is good (scheduler::kMoveDeadline).
 constexpr absl::Duration kTicketMemory = absl::Minutes(20);
 
-uint64_t BytesOf(const std::vector<SessionCut>& sessions) {
-  uint64_t bytes = 0;
-  for (const SessionCut& cut : sessions) {
-    if (cut.away != nullptr) bytes += cut.away->held_bytes();
-  }
-  return bytes;
-}
-
 bool GetsNoAnswer(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
@@ -169,7 +161,7 @@ absl::StatusOr<bool> SessionHost::EndMove(const Moving& moving, const absl::Stat
 void SessionHost::FinishMove(const std::shared_ptr<Moving>& moving,
                              const absl::StatusOr<std::string>& token) {
   const MoveOrder& order = moving->order;
-  const uint64_t bytes = BytesOf(moving->cuts);
+  const uint64_t bytes = HeldBytes(moving->cuts);
   // Their memory goes with the sessions.
   std::vector<SessionCut> cuts = std::exchange(moving->cuts, {});
   {
@@ -310,11 +302,9 @@ void SessionHost::ReceiveLease(const LeaseToken& ticket, const warpline_internal
                                 {ticket.max_sessions, ticket.slice.memory_bytes}, services->space);
     status = cuts.status();
     if (status.ok()) {
-      bytes = BytesOf(*cuts);
-      for (const SessionCut& cut : *cuts) {
-        former.push_back(cut.manifest.session());
-        secrets.push_back(cut.manifest.secret());
-      }
+      bytes = HeldBytes(*cuts);
+      former = NumbersOf(*cuts);
+      for (const SessionCut& cut : *cuts) secrets.push_back(cut.manifest.secret());
       OnControl([&] {
         control_loop.AssertOnLoop();
         status = AdoptMoved(ticket, *std::move(cuts), &ids);

@@ -1,6 +1,7 @@
 // The part of SessionHost that saves sessions for the next server, and takes over those that the
 // server before this one saved.
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -122,6 +123,22 @@ void SessionHost::CutGroup(const std::vector<uint64_t>& ids, const GroupTerms& t
       if (--resting->left == 0) done(std::move(*resting));
     });
   }
+}
+
+SessionHost::Resting SessionHost::BringToRest(const std::vector<uint64_t>& ids, Session::Heir heir,
+                                              absl::Duration deadline, bool all) {
+  const auto rests = std::make_shared<std::promise<Resting>>();
+  OnControl([&] {
+    control_loop.AssertOnLoop();
+    CutGroup(ids,
+             {.heir = heir,
+              .deadline = deadline,
+              .give_up = SteadyNow() + 2 * deadline,
+              .all = all,
+              .failure = "does not come to rest"},
+             [rests](Resting resting) { rests->set_value(std::move(resting)); });
+  });
+  return rests->get_future().get();
 }
 
 void SessionHost::EndCutSessions(const std::vector<uint64_t>& ids, const absl::Status& written) {

@@ -1,7 +1,6 @@
 // The part of SessionHost that passes sessions on to the next version of the server, and takes over
 // those that the version before passed on.
 #include <algorithm>
-#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -85,36 +84,22 @@ absl::StatusOr<std::vector<SessionCut>> SessionHost::CutAll(absl::Duration deadl
     HoldNewSessions(false);
     return may;
   }
-  const auto rests = std::make_shared<std::promise<Resting>>();
-  OnControl([&] {
-    control_loop.AssertOnLoop();
-    CutGroup(ids,
-             {.heir = Session::Heir::kNextServer,
-              .deadline = deadline,
-              .give_up = SteadyNow() + 2 * deadline,
-              .all = !force,
-              .failure = "does not come to rest"},
-             [rests](Resting resting) { rests->set_value(std::move(resting)); });
-  });
-  Resting resting = rests->get_future().get();
+  Resting resting = BringToRest(ids, Session::Heir::kNextServer, deadline, /*all=*/!force);
   if (resting.failed.ok() || force) return std::move(resting.cuts);
   EndCut(resting.cuts, resting.failed);
   return resting.failed;
 }
 
 void SessionHost::EndCut(const std::vector<SessionCut>& cuts, const absl::Status& passed) {
-  std::vector<uint64_t> ids;
   for (const SessionCut& cut : cuts) {
-    const uint64_t id = cut.manifest.session();
-    ids.push_back(id);
-    if (!passed.ok()) continue;
+    if (!passed.ok()) break;
     // Its client tries again until the next server answers.
     MutexLock lock(&mu_);
-    away_[id] = cut.manifest.secret();
+    away_[cut.manifest.session()] = cut.manifest.secret();
   }
   OnControl([&] {
     control_loop.AssertOnLoop();
-    EndCutSessions(ids, passed);
+    EndCutSessions(NumbersOf(cuts), passed);
   });
   if (!passed.ok()) HoldNewSessions(false);
 }
